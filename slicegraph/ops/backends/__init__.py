@@ -1,0 +1,69 @@
+"""Which code runs an operator: `reference` (torch), `cpu` (C++) or `triton` (CUDA).
+
+The fastest available backend of the tensor's device is used. `SLICEGRAPH_BACKEND=reference` in the
+environment, or `with use_backend("reference"):` around some lines, forces one.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from slicegraph.ops.backends import cpu, reference, triton
+
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
+
+_forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None
+_chosen: dict[str, ModuleType] = {}
+
+
+def problem(name: str, device_type: str) -> str | None:
+    """Why a backend cannot serve tensors of a device, or None if it can."""
+    return BACKENDS[name].problem(device_type)
+
+
+def available(device_type: str) -> list[str]:
+    """The backends that can serve tensors of a device, fastest first."""
+    return [name for name in BACKENDS if problem(name, device_type) is None]
+
+
+def choose(device_type: str) -> ModuleType:
+    """The backend in force for tensors of a device."""
+    if device_type not in _chosen:
+        if _forced is not None:
+            _check_forced(_forced, device_type)
+        _chosen[device_type] = BACKENDS[_forced or available(device_type)[0]]
+    return _chosen[device_type]
+
+
+def _check_forced(name: str, device_type: str) -> None:
+    reason = "there is no such backend" if name not in BACKENDS else problem(name, device_type)
+    if reason is not None:
+        raise ValueError(
+            f"SLICEGRAPH_BACKEND: {name!r} cannot serve {device_type} tensors: {reason}; "
+            f"available: {', '.join(available(device_type))}"
+        )
+
+
+def implementation(operator: str, device_type: str) -> Any:
+    """A backend's function for an operator; what a backend does not have, the reference does."""
+    return getattr(choose(device_type), operator, None) or getattr(reference, operator)
+
+
+@contextlib.contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Runs every slicegraph operator inside the `with` block on one backend.
+
+    Example:
+        >>> with use_backend("reference"):
+        ...     values = column_sort(x, return_indices=False)
+    """
+    global _forced
+    before, _forced = _forced, name
+    _chosen.clear()
+    try:
+        yield
+    finally:
+        _forced = before
+        _chosen.clear()
