@@ -65,13 +65,23 @@ def column_sort(x, lengths=None, ptr=None, descending=False, return_indices=True
     return sort_columns(x, lengths, ptr, descending, return_indices)
 
 
+@overload
 def sort_columns(
     x: Tensor,
     lengths: Tensor | None,
     ptr: Tensor | None,
     descending: Direction,
-    return_indices: bool,
-) -> Tensor | tuple[Tensor, Tensor]:
+    return_indices: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def sort_columns(
+    x: Tensor,
+    lengths: Tensor | None,
+    ptr: Tensor | None,
+    descending: Direction,
+    return_indices: Literal[False],
+) -> Tensor: ...
+def sort_columns(x, lengths, ptr, descending, return_indices):
     """`column_sort` for callers whose sets are right by construction: never waits for a GPU."""
     mask = None if isinstance(descending, bool) else _direction_mask(descending, x)
     if return_indices:
@@ -95,8 +105,8 @@ def _direction_mask(descending: Tensor | Sequence[bool], x: Tensor) -> Tensor:
 def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
     """The narrowest integer that holds every row number of a set."""
     rows = x.shape[-2]
-    if ptr is not None and x.is_cpu and x.numel() > 1 << 15 and not torch.compiler.is_compiling():
-        rows = int(ptr.diff().max()) if ptr.numel() > 1 else 0
+    if ptr is not None and not torch.compiler.is_compiling() and x.is_cpu and x.numel() > 1 << 15:
+        rows = int(ptr.diff().max())
     # A size that is symbolic under torch.compile is not pinned down for the sake of a type.
     if statically_known_true(rows <= 1 << 8):
         return 1

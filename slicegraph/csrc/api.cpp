@@ -1,0 +1,168 @@
+// The C interface that slicegraph/ops/backends/cpu.py calls through ctypes.
+#include "job.h"
+#include "parallel.h"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#define SLICEGRAPH_API extern "C" __attribute__((visibility("default")))
+
+namespace slicegraph {
+
+namespace baseline {
+extern const Kernels kernels;
+}
+#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX2)
+namespace avx2 {
+extern const Kernels kernels;
+}
+#endif
+#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX512)
+namespace avx512 {
+extern const Kernels kernels;
+}
+#endif
+
+static const Kernels* best_kernels() {
+#if defined(SLICEGRAPH_X86_LEVELS)
+  __builtin_cpu_init();
+#if !defined(SLICEGRAPH_WITHOUT_AVX512)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return &avx512::kernels;
+#endif
+#if !defined(SLICEGRAPH_WITHOUT_AVX2)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("fma"))
+    return &avx2::kernels;
+#endif
+#endif
+  return &baseline::kernels;
+}
+
+static std::atomic<const Kernels*> active{best_kernels()};
+
+// Below this many elements a second thread costs more than it brings.
+constexpr int64_t kElementsPerThread = 1 << 14;
+
+static int useful_threads(int64_t elements, int threads) {
+  const int64_t most = elements / kElementsPerThread + 1;
+  return most < threads ? static_cast<int>(most) : threads;
+}
+
+// False if a set reaches outside its rows. Also finds the longest set.
+static bool measure(Sets& sets) {
+  sets.longest = sets.rows;
+  if (sets.layout == kDense) return true;
+  if (!sets.packed()) {
+    sets.longest = 0;
+    for (int64_t b = 0; b < sets.count; ++b) {
+      const int64_t n = sets.size(b);
+      if (n < 0 || n > sets.rows) return false;
+      if (n > sets.longest) sets.longest = n;
+    }
+    return true;
+  }
+  if (sets.size(0) != 0 || sets.size(sets.count) != sets.rows) return false;
+  sets.longest = 0;
+  for (int64_t b = 0; b < sets.count; ++b) {
+    const int64_t n = sets.size(b + 1) - sets.size(b);
+    if (n < 0) return false;
+    if (n > sets.longest) sets.longest = n;
+  }
+  return true;
+}
+
+// Fresh memory of this size comes straight from the kernel; without huge pages, touching it costs
+// several times what sorting into it does.
+static void expect_large_writes(void* data, int64_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  constexpr int64_t kFresh = int64_t(32) << 20;
+  constexpr uintptr_t kPage = uintptr_t(2) << 20;
+  if (bytes < kFresh) return;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) & ~(kPage - 1);
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(kPage - 1);
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+#else
+  (void)data, (void)bytes;
+#endif
+}
+
+enum Status : int { kDone = 0, kBadSizes = 1, kNoMemory = 2 };
+
+}  // namespace slicegraph
+
+using namespace slicegraph;
+
+SLICEGRAPH_API const char* slicegraph_simd_level() { return active.load()->name; }
+
+SLICEGRAPH_API void slicegraph_borrow_threads(void* gomp_parallel) {
+  borrow_threads(reinterpret_cast<GompParallel>(gomp_parallel));
+}
+
+// Chooses a SIMD level by name, if this machine has it.
+SLICEGRAPH_API int slicegraph_use_simd_level(int level) {
+  const Kernels* best = best_kernels();
+  const Kernels* levels[] = {&baseline::kernels, nullptr, nullptr};
+#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX2)
+  if (best != &baseline::kernels) levels[1] = &avx2::kernels;
+#endif
+#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX512)
+  if (best == &avx512::kernels) levels[2] = best;
+#endif
+  if (level < 0 || level > 2 || !levels[level]) return 1;
+  active = levels[level];
+  return 0;
+}
+
+SLICEGRAPH_API int slicegraph_column_sort(const char* x, int64_t set_stride, int64_t row_stride,
+                                          char* values, char* indices, int index_bytes,
+                                          const uint8_t* mask, int descending, int dtype,
+                                          const void* sizes, int layout, int64_t count,
+                                          int64_t rows, int64_t channels, int threads) {
+  const Kernels& kernels = *active.load();
+  SortJob job{{sizes, layout, count, rows, 0}, {x, set_stride, row_stride}, channels, dtype,
+              values, indices, index_bytes, mask, descending != 0};
+  if (!measure(job.sets)) return kBadSizes;
+  const int64_t elements = (job.sets.packed() ? rows : count * rows) * channels;
+  if (elements == 0) return kDone;
+  expect_large_writes(values, elements * (dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2));
+  expect_large_writes(indices, elements * index_bytes);
+  const bool done = for_each_task(
+      kernels.sort_tasks(job), useful_threads(elements, threads), kernels.sort_scratch(job),
+      [&](int64_t task, void* scratch) { kernels.sort(job, task, scratch); });
+  return done ? kDone : kNoMemory;
+}
+
+SLICEGRAPH_API int slicegraph_column_permute(const char* from, char* to, const char* indices,
+                                             int value_bytes, int index_bytes, int scatter,
+                                             const void* sizes, int layout, int64_t count,
+                                             int64_t rows, int64_t channels, int threads) {
+  const Kernels& kernels = *active.load();
+  PermuteJob job{{sizes, layout, count, rows, 0}, from, to, indices, channels, value_bytes,
+                 index_bytes, scatter != 0};
+  if (!measure(job.sets)) return kBadSizes;
+  const int64_t elements = (job.sets.packed() ? rows : count * rows) * channels;
+  if (elements == 0) return kDone;
+  expect_large_writes(to, elements * value_bytes);
+  const bool done = for_each_task(
+      kernels.permute_tasks(job), useful_threads(elements, threads), kernels.permute_scratch(job),
+      [&](int64_t task, void* scratch) { kernels.permute(job, task, scratch); });
+  return done ? kDone : kNoMemory;
+}
+
+SLICEGRAPH_API int slicegraph_max_exchange(const char* x, char* values, int64_t* where, int dtype,
+                                           int search, const void* sizes, int layout, int64_t count,
+                                           int64_t rows, int64_t channels, int threads) {
+  const Kernels& kernels = *active.load();
+  ExchangeJob job{{sizes, layout, count, rows, 0}, x, values, where, channels, dtype, search != 0};
+  if (!measure(job.sets)) return kBadSizes;
+  const int64_t elements = (job.sets.packed() ? rows : count * rows) * channels;
+  if (channels == 0) return kDone;
+  expect_large_writes(values, elements * (dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2));
+  for_each_task(kernels.exchange_tasks(job), useful_threads(elements, threads), 0,
+                [&](int64_t task, void*) { kernels.exchange(job, task); });
+  return kDone;
+}

@@ -1,0 +1,230 @@
+// The column sort of one task: some neighbouring channels of one set, or, where a set has fewer
+// channels than a register has lanes, the channels of several sets side by side.
+#pragma once
+
+#include "job.h"
+#include "network_columns.h"
+#include "radix.h"
+
+namespace slicegraph::SLICEGRAPH_LEVEL {
+
+template <class K>
+bool radix_pays(int64_t n, int64_t lanes) {
+  const int64_t registers = (lanes * K::kParts + K::kLanes - 1) / K::kLanes;
+  return n > 2 * kChunk && lanes * RadixColumns<K>::cost(n) < registers * NetworkColumns<K>::cost(n);
+}
+
+template <class Columns, class Bits>
+void sort_with_rows(Columns columns, Bits infinity, int index_bytes) {
+  const bool special = columns.template read<false>(infinity);
+  if (special) columns.template read<true>(infinity);
+  columns.sort();
+  switch (index_bytes) {
+    case 0: columns.template write<void>(); break;
+    case 1: columns.template write<uint8_t>(); break;
+    case 2: columns.template write<int16_t>(); break;
+    case 4: columns.template write<int32_t>(); break;
+    case 8: columns.template write<int64_t>(); break;
+  }
+  if (special) columns.restore();
+}
+
+// False if the values cannot be had from the keys alone.
+template <class Columns, class Bits>
+bool sort_values(Columns columns, Bits infinity) {
+  if (columns.template read<false>(infinity)) return false;
+  columns.sort();
+  columns.template write<void>();
+  return true;
+}
+
+// One job with the keys that suit it: `Value` where nobody asks for indices, `Row` where they do.
+template <class Value, class Row>
+class ColumnSort {
+ public:
+  using Bits = typename Value::Bits;
+
+  ColumnSort(const SortJob& job, Bits infinity) : job_(job), infinity_(infinity) {}
+
+  int64_t tasks() const {
+    if (narrow()) return (job_.sets.count + sets_a_task() - 1) / sets_a_task();
+    return job_.sets.count * blocks();
+  }
+
+  int64_t scratch() const {
+    const int64_t n = job_.sets.longest, value = key_bytes<Value>(n), row = key_bytes<Row>(n);
+    return (value > row ? value : row) + (narrow() ? stage_bytes(n) : 0);
+  }
+
+  void run(int64_t task, void* scratch) const {
+    if (narrow()) return run_narrow(task, static_cast<char*>(scratch));
+    const int64_t count = blocks(), b = task / count, block = task % count;
+    const int64_t c0 = block * block_width();
+    const int64_t c1 = block + 1 == count ? job_.channels : c0 + block_width();
+    const Set set = job_.sets[b];
+    if (set.length > 0) sort(in_place(b, set, c0, c1), scratch);
+    pad(set, c0, c1);
+  }
+
+ private:
+  static constexpr int64_t kLanes = Value::kLanes;
+  static constexpr int64_t kMost = kBlockChannels > kLanes ? kBlockChannels / kLanes : 1;
+  static_assert(kLanes == Row::kLanes);
+
+  bool narrow() const { return job_.channels < kLanes; }
+
+  int64_t block_width() const {
+    const int64_t parts = job_.index_bytes ? sizeof(typename Row::Element) * Row::kParts : kVectorBytes;
+    const int64_t fit = kBlockBytes / (padded_rows(job_.sets.longest) * parts);
+    const int64_t vectors = fit < 1 ? 1 : fit < kMost ? fit : kMost;
+    return vectors * kLanes;
+  }
+  // The last block is wider than the others where its own channels would not fill a register.
+  int64_t blocks() const {
+    const int64_t full = job_.channels / block_width(), rest = job_.channels % block_width();
+    return full == 0 || rest >= kLanes ? full + (rest > 0) : full;
+  }
+  template <class K>
+  int64_t key_bytes(int64_t n) const {
+    const int64_t width = narrow() ? kLanes : block_width() + kLanes;
+    const int64_t network = NetworkColumns<K>::scratch_bytes(n, width / kLanes);
+    const int64_t radix = RadixColumns<K>::scratch_bytes(n, width);
+    return network > radix ? network : radix;
+  }
+
+  int64_t sets_a_vector() const { return kLanes / job_.channels; }
+  int64_t sets_a_task() const {
+    const int64_t n = job_.sets.longest, most = 16;
+    if (radix(n, job_.channels)) return 1;
+    const int64_t vectors = (1 << 14) / (n * kLanes + 1);
+    return sets_a_vector() * (vectors < 1 ? 1 : vectors < most ? vectors : most);
+  }
+  bool radix(int64_t n, int64_t lanes) const {
+    return job_.index_bytes ? radix_pays<Row>(n, lanes) : radix_pays<Value>(n, lanes);
+  }
+  int64_t stage_bytes(int64_t n) const {
+    return (n * kLanes * (2 * int64_t(sizeof(Bits)) + job_.index_bytes) + 63) / 64 * 64;
+  }
+
+  const char* source(int64_t b, const Set& set) const {
+    const int64_t offset =
+        job_.sets.packed() ? set.first * job_.x.row_stride : b * job_.x.set_stride;
+    return job_.x.data + offset * int64_t(sizeof(Bits));
+  }
+  char* values(int64_t row, int64_t c) const {
+    return job_.values + (row * job_.channels + c) * int64_t(sizeof(Bits));
+  }
+  char* indices(int64_t row, int64_t c) const {
+    return job_.indices + (row * job_.channels + c) * job_.index_bytes;
+  }
+
+  Block in_place(int64_t b, const Set& set, int64_t c0, int64_t c1) const {
+    return {source(b, set) + c0 * int64_t(sizeof(Bits)),
+            values(set.first, c0),
+            indices(set.first, c0),
+            job_.x.row_stride,
+            job_.channels,
+            set.length,
+            c1 - c0,
+            c1 - c0,
+            job_.mask ? job_.mask + c0 : nullptr,
+            job_.descending};
+  }
+
+  void sort(const Block& block, void* scratch) const {
+    if (job_.index_bytes) return sort_rows(block, job_.index_bytes, scratch);
+    const bool done = use_radix<Value>(block)
+                          ? sort_values(RadixColumns<Value>(block, scratch), infinity_)
+                          : sort_values(NetworkColumns<Value>(block, scratch), infinity_);
+    if (!done) sort_rows(block, 0, scratch);
+  }
+  void sort_rows(const Block& block, int index_bytes, void* scratch) const {
+    if (use_radix<Row>(block)) {
+      sort_with_rows(RadixColumns<Row>(block, scratch), infinity_, index_bytes);
+    } else {
+      sort_with_rows(NetworkColumns<Row>(block, scratch), infinity_, index_bytes);
+    }
+  }
+  template <class K>
+  static bool use_radix(const Block& block) {
+    return block.width < kLanes || radix_pays<K>(block.rows, block.lanes);
+  }
+
+  void run_narrow(int64_t task, char* scratch) const {
+    const int64_t first = task * sets_a_task(), limit = first + sets_a_task();
+    const int64_t end = limit < job_.sets.count ? limit : job_.sets.count;
+    for (int64_t b = first; b < end;) {
+      const int64_t length = job_.sets[b].length;
+      int64_t count = 1;  // neighbours of one length share a register
+      while (count < sets_a_vector() && b + count < end && job_.sets[b + count].length == length)
+        ++count;
+      const bool staged = !radix(length, count * job_.channels);
+      if (length > 0 && staged) sort_side_by_side(b, count, length, scratch);
+      for (; count > 0; --count, ++b) {
+        const Set set = job_.sets[b];
+        if (length > 0 && !staged) sort(in_place(b, set, 0, job_.channels), scratch);
+        pad(set, 0, job_.channels);
+      }
+    }
+  }
+
+  void sort_side_by_side(int64_t b, int64_t count, int64_t n, char* scratch) const {
+    const int64_t width = kLanes, c = job_.channels, bytes = sizeof(Bits);
+    char* from = scratch;
+    char* to = from + n * width * bytes;
+    char* index = to + n * width * bytes;
+    uint8_t mask[kVectorBytes];
+    for (int64_t s = 0; s < count; ++s) {
+      const char* x = source(b + s, job_.sets[b + s]);
+      copy_rows(from + s * c * bytes, width * bytes, x, job_.x.row_stride * bytes, n, c * bytes);
+      if (job_.mask) std::memcpy(mask + s * c, job_.mask, c);
+    }
+    sort({from, to, index, width, width, n, width, count * c,
+          job_.mask ? mask : nullptr, job_.descending},
+         scratch + stage_bytes(n));
+    for (int64_t s = 0; s < count; ++s) {
+      const int64_t first = job_.sets[b + s].first, i = job_.index_bytes;
+      copy_rows(values(first, 0), c * bytes, to + s * c * bytes, width * bytes, n, c * bytes);
+      if (i) copy_rows(indices(first, 0), c * i, index + s * c * i, width * i, n, c * i);
+    }
+  }
+
+  static void copy_rows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
+                        int64_t n, int64_t bytes) {
+    switch (bytes) {  // one channel: a constant size is a plain move
+      case 1: return copy_rows<1>(to, to_stride, from, from_stride, n);
+      case 2: return copy_rows<2>(to, to_stride, from, from_stride, n);
+      case 4: return copy_rows<4>(to, to_stride, from, from_stride, n);
+      case 8: return copy_rows<8>(to, to_stride, from, from_stride, n);
+    }
+    for (int64_t r = 0; r < n; ++r) std::memcpy(to + r * to_stride, from + r * from_stride, bytes);
+  }
+  template <int kBytes>
+  static void copy_rows(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) {
+    for (int64_t r = 0; r < n; ++r) std::memcpy(to + r * to_stride, from + r * from_stride, kBytes);
+  }
+
+  // Padding comes out as zeros that stay in their rows.
+  void pad(const Set& set, int64_t c0, int64_t c1) const {
+    for (int64_t r = set.length; r < set.capacity; ++r) {
+      std::memset(values(set.first + r, c0), 0, (c1 - c0) * sizeof(Bits));
+      for (int64_t c = c0; job_.index_bytes && c < c1; ++c)
+        std::memcpy(indices(set.first + r, c), &r, job_.index_bytes);  // little endian
+    }
+  }
+
+  const SortJob& job_;
+  const Bits infinity_;
+};
+
+template <class Use>
+auto with_keys(const SortJob& job, Use use) {
+  if (job.dtype == kFloat32)
+    return use(ColumnSort<ValueKey<int32_t>, RowKey<int32_t, int64_t, int32_t>>(job, 0x7f800000));
+  if (job.dtype == kFloat64)
+    return use(ColumnSort<ValueKey<int64_t>, PairKey>(job, 0x7ff0000000000000));
+  return use(ColumnSort<ValueKey<int16_t>, RowKey<int16_t, int32_t, uint16_t>>(
+      job, job.dtype == kBfloat16 ? 0x7f80 : 0x7c00));
+}
+
+}  // namespace slicegraph::SLICEGRAPH_LEVEL

@@ -1,0 +1,97 @@
+// Threads for the kernels, borrowed from torch.
+//
+// torch's OpenMP workers spin for milliseconds after each parallel operation; a second thread pool
+// would fight them for the cores. So Python hands over the address of the GOMP_parallel that torch
+// itself uses. Where there is none, and in forked children, whose OpenMP workers did not survive the
+// fork, threads are started for the call.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace slicegraph {
+
+using GompParallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
+
+inline std::atomic<GompParallel> borrowed{nullptr};
+
+inline void borrow_threads(GompParallel parallel) {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { borrowed = nullptr; });
+  if (once == 0) borrowed = parallel;
+}
+
+// Working memory of one thread, kept between calls: asking the system for it anew costs more than
+// sorting in it.
+class Scratch {
+ public:
+  ~Scratch() { std::free(data_); }
+
+  // Null if there is no memory.
+  void* get(int64_t bytes) {
+    if (bytes > bytes_) {
+      release();
+      if (posix_memalign(&data_, 64, bytes) == 0) bytes_ = bytes;
+    }
+    return bytes <= bytes_ ? data_ : nullptr;
+  }
+  void trim() {
+    constexpr int64_t kKept = int64_t(64) << 20;
+    if (bytes_ > kKept) release();
+  }
+
+ private:
+  void release() {
+    std::free(data_);
+    data_ = nullptr, bytes_ = 0;
+  }
+  void* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// Calls work(task, scratch) for every task, in any order. False if there is no memory.
+template <class Work>
+bool for_each_task(int64_t tasks, int threads, int64_t scratch_bytes, const Work& work) {
+  struct Team {
+    const Work& work;
+    const int64_t tasks, chunk, scratch_bytes;
+    std::atomic<int64_t> next{0};
+
+    void join() {
+      thread_local Scratch memory;
+      void* scratch = memory.get(scratch_bytes > 0 ? scratch_bytes : 1);
+      if (!scratch) return;
+      for (int64_t first; (first = next.fetch_add(chunk)) < tasks;) {
+        const int64_t end = first + chunk < tasks ? first + chunk : tasks;
+        for (int64_t task = first; task < end; ++task) work(task, scratch);
+      }
+      memory.trim();
+    }
+  };
+  if (threads > tasks) threads = static_cast<int>(tasks);
+  const int64_t chunk = tasks / (threads > 1 ? threads * 16 : 1);
+  Team team{work, tasks, chunk > 1 ? chunk : 1, scratch_bytes};
+  const auto join = [](void* data) { static_cast<Team*>(data)->join(); };
+  const GompParallel parallel = borrowed;
+  if (threads > 1 && parallel) {
+    parallel(join, &team, static_cast<unsigned>(threads), 0);
+  } else {
+    std::vector<std::thread> started;
+    try {
+      for (int i = 1; i < threads; ++i) started.emplace_back(join, &team);
+    } catch (const std::exception&) {
+      // The threads that did start do the work.
+    }
+    team.join();
+    for (std::thread& thread : started) thread.join();
+  }
+  // A thread without memory leaves its share to the others; if all had none, nothing was claimed.
+  return team.next >= tasks;
+}
+
+}  // namespace slicegraph

@@ -1,0 +1,87 @@
+// Vectors of one SIMD register, in the compiler's own vector extension: `a < b ? a : b` becomes one
+// min instruction where the machine has it. Included once per SIMD level, in a namespace of its own:
+// no standard template may be instantiated here, or the linker could keep the copy of the wrong level.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#define SLICEGRAPH_INLINE inline __attribute__((always_inline))
+
+namespace slicegraph::SLICEGRAPH_LEVEL {
+
+constexpr int kVectorBytes = SLICEGRAPH_VECTOR_BYTES;
+
+template <class T, int kLanes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kLanes * sizeof(T))));
+};
+template <class T, int kLanes>
+using Vector = typename VectorOf<T, kLanes>::type;
+
+template <class V>
+SLICEGRAPH_INLINE V load(const void* from) {
+  V v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+template <class V>
+SLICEGRAPH_INLINE void store(void* to, V v) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define SLICEGRAPH_SHUFFLEVECTOR 1
+#endif
+#endif
+template <class T, int kLanes, int... i>
+SLICEGRAPH_INLINE Vector<T, kLanes> shuffle(Vector<T, kLanes> a, Vector<T, kLanes> b) {
+#if defined(SLICEGRAPH_SHUFFLEVECTOR)
+  return __builtin_shufflevector(a, b, i...);
+#else
+  return __builtin_shuffle(a, b, Vector<T, kLanes>{i...});
+#endif
+}
+
+constexpr int64_t kRowsAhead = 8;
+
+// Ask for memory ahead of its use: rows lie too far apart for the machine to guess.
+SLICEGRAPH_INLINE void expect_read(const void* from, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(from) + i, 0);
+}
+SLICEGRAPH_INLINE void expect_write(void* to, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<char*>(to) + i, 1);
+}
+
+template <class V>
+SLICEGRAPH_INLINE bool any(V v) {
+  int64_t words[sizeof(V) / 8], seen = 0;
+  std::memcpy(words, &v, sizeof v);
+  for (int64_t word : words) seen |= word;
+  return seen != 0;
+}
+
+// A key and the row it came from, for keys that leave no room for the row.
+template <class V>
+struct Pair {
+  V key, row;
+};
+
+template <class V>
+SLICEGRAPH_INLINE void compare_exchange(V& a, V& b) {
+  const V low = a < b ? a : b;
+  b = a < b ? b : a;
+  a = low;
+}
+
+template <class V>
+SLICEGRAPH_INLINE void compare_exchange(Pair<V>& a, Pair<V>& b) {
+  const V swap = (b.key < a.key) | ((b.key == a.key) & (b.row < a.row));
+  const Pair<V> low{swap ? b.key : a.key, swap ? b.row : a.row};
+  b = {swap ? a.key : b.key, swap ? a.row : b.row};
+  a = low;
+}
+
+}  // namespace slicegraph::SLICEGRAPH_LEVEL
