@@ -44,12 +44,17 @@ static const Kernels* best_kernels() {
 
 static std::atomic<const Kernels*> active{best_kernels()};
 
-// Below this many elements a second thread costs more than it brings.
-constexpr int64_t kElementsPerThread = 1 << 14;
-
-static int useful_threads(int64_t elements, int threads) {
-  const int64_t most = elements / kElementsPerThread + 1;
+// Threads for some work, in comparisons: below this share another one costs more than it brings.
+static int useful_threads(int64_t work, int threads) {
+  constexpr int64_t kShare = 1 << 17;
+  const int64_t most = work / kShare + 1;
   return most < threads ? static_cast<int>(most) : threads;
+}
+
+static int64_t log2_ceil(int64_t n) {
+  int64_t log = 1;
+  while ((int64_t(1) << log) < n) ++log;
+  return log;
 }
 
 // False if a set reaches outside its rows. Also finds the longest set.
@@ -131,7 +136,8 @@ SLICEGRAPH_API int slicegraph_column_sort(const char* x, int64_t set_stride, int
   expect_large_writes(values, elements * (dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2));
   expect_large_writes(indices, elements * index_bytes);
   const bool done = for_each_task(
-      kernels.sort_tasks(job), useful_threads(elements, threads), kernels.sort_scratch(job),
+      kernels.sort_tasks(job), useful_threads(elements * log2_ceil(job.sets.longest), threads),
+      kernels.sort_scratch(job),
       [&](int64_t task, void* scratch) { kernels.sort(job, task, scratch); });
   return done ? kDone : kNoMemory;
 }
@@ -148,7 +154,7 @@ SLICEGRAPH_API int slicegraph_column_permute(const char* from, char* to, const c
   if (elements == 0) return kDone;
   expect_large_writes(to, elements * value_bytes);
   const bool done = for_each_task(
-      kernels.permute_tasks(job), useful_threads(elements, threads), kernels.permute_scratch(job),
+      kernels.permute_tasks(job), useful_threads(4 * elements, threads), kernels.permute_scratch(job),
       [&](int64_t task, void* scratch) { kernels.permute(job, task, scratch); });
   return done ? kDone : kNoMemory;
 }
@@ -162,7 +168,7 @@ SLICEGRAPH_API int slicegraph_max_exchange(const char* x, char* values, int64_t*
   const int64_t elements = (job.sets.packed() ? rows : count * rows) * channels;
   if (channels == 0) return kDone;
   expect_large_writes(values, elements * (dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2));
-  for_each_task(kernels.exchange_tasks(job), useful_threads(elements, threads), 0,
+  for_each_task(kernels.exchange_tasks(job), useful_threads(4 * elements, threads), 0,
                 [&](int64_t task, void*) { kernels.exchange(job, task); });
   return kDone;
 }

@@ -16,6 +16,7 @@ struct Block {
   int64_t rows;
   int64_t width;        // columns that can be read and written
   int64_t lanes;        // columns in use, at most `width`
+  int parts;            // registers of keys that a register of values fills
   const uint8_t* mask;  // their directions, or null
   bool descending;
 

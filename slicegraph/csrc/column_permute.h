@@ -7,6 +7,7 @@
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
 constexpr int64_t kNear = 64, kFar = 16;            // channels of a block of short and of long sets
+constexpr int64_t kFew = 8;
 constexpr int64_t kNearBytes = 32 << 10;            // a block of short sets stays in the first cache
 
 inline int64_t permute_width(const PermuteJob& job) {
@@ -31,6 +32,17 @@ void permute(const PermuteJob& job, const Set& set, int64_t c0, int64_t width, V
   const Index* indices = reinterpret_cast<const Index*>(job.indices) + base;
   Value* to = reinterpret_cast<Value*>(job.to) + base;
   const size_t bytes = width * sizeof(Value);
+  for (int64_t r = set.length; r < set.capacity; ++r) std::memset(to + r * channels, 0, bytes);
+  if (width < kFew) {  // a column at a time: the rows are close together
+    for (int64_t c = 0; c < width; ++c) {
+      for (int64_t i = c; i < set.length * channels; i += channels) {
+        const int64_t other = indices[i] * channels + c;
+        if (job.scatter) to[other] = from[i];
+        else to[i] = from[other];
+      }
+    }
+    return;
+  }
   for (int64_t r = 0; r < set.length; ++r) {
     const int64_t row = r * channels, ahead = row + kRowsAhead * channels;
     expect_read(from + ahead, bytes);
@@ -50,7 +62,6 @@ void permute(const PermuteJob& job, const Set& set, int64_t c0, int64_t width, V
       for (int64_t c = 0; c < width; ++c) to[row + c] = block[indices[row + c] * kWidth + c];
     }
   }
-  for (int64_t r = set.length; r < set.capacity; ++r) std::memset(to + r * channels, 0, bytes);
 }
 
 template <int64_t kWidth, class Value>

@@ -11,7 +11,7 @@ namespace slicegraph::SLICEGRAPH_LEVEL {
 template <class K>
 bool radix_pays(int64_t n, int64_t lanes) {
   const int64_t registers = (lanes * K::kParts + K::kLanes - 1) / K::kLanes;
-  return n > 2 * kChunk && lanes * RadixColumns<K>::cost(n) < registers * NetworkColumns<K>::cost(n);
+  return n > 2 * kChunk && lanes * RadixColumns<K>::cost(n, lanes) < registers * NetworkColumns<K>::cost(n);
 }
 
 template <class Columns, class Bits>
@@ -47,8 +47,9 @@ class ColumnSort {
   ColumnSort(const SortJob& job, Bits infinity) : job_(job), infinity_(infinity) {}
 
   int64_t tasks() const {
-    if (narrow()) return (job_.sets.count + sets_a_task() - 1) / sets_a_task();
-    return job_.sets.count * blocks();
+    if (!narrow()) return job_.sets.count * blocks();
+    if (long_sets()) return job_.sets.count * job_.channels;
+    return (job_.sets.count + sets_a_task() - 1) / sets_a_task();
   }
 
   int64_t scratch() const {
@@ -57,7 +58,10 @@ class ColumnSort {
   }
 
   void run(int64_t task, void* scratch) const {
-    if (narrow()) return run_narrow(task, static_cast<char*>(scratch));
+    if (narrow()) {
+      char* memory = static_cast<char*>(scratch);
+      return long_sets() ? run_column(task, memory) : run_side_by_side(task, memory);
+    }
     const int64_t count = blocks(), b = task / count, block = task % count;
     const int64_t c0 = block * block_width();
     const int64_t c1 = block + 1 == count ? job_.channels : c0 + block_width();
@@ -94,10 +98,12 @@ class ColumnSort {
 
   int64_t sets_a_vector() const { return kLanes / job_.channels; }
   int64_t sets_a_task() const {
-    const int64_t n = job_.sets.longest, most = 16;
-    if (radix(n, job_.channels)) return 1;
-    const int64_t vectors = (1 << 14) / (n * kLanes + 1);
+    const int64_t most = 16, vectors = (1 << 14) / (job_.sets.longest * kLanes + 1);
     return sets_a_vector() * (vectors < 1 ? 1 : vectors < most ? vectors : most);
+  }
+  bool long_sets() const {
+    const int64_t most = sets_a_vector(), sets = job_.sets.count < most ? job_.sets.count : most;
+    return radix(job_.sets.longest, sets * job_.channels);
   }
   bool radix(int64_t n, int64_t lanes) const {
     return job_.index_bytes ? radix_pays<Row>(n, lanes) : radix_pays<Value>(n, lanes);
@@ -127,6 +133,7 @@ class ColumnSort {
             set.length,
             c1 - c0,
             c1 - c0,
+            Row::kParts,
             job_.mask ? job_.mask + c0 : nullptr,
             job_.descending};
   }
@@ -150,7 +157,20 @@ class ColumnSort {
     return block.width < kLanes || radix_pays<K>(block.rows, block.lanes);
   }
 
-  void run_narrow(int64_t task, char* scratch) const {
+  // Few channels, some sets long: a task is a column of a long set, or a whole short set.
+  void run_column(int64_t task, char* scratch) const {
+    const int64_t b = task / job_.channels, c = task % job_.channels;
+    const Set set = job_.sets[b];
+    if (radix(set.length, job_.channels)) {
+      sort(in_place(b, set, c, c + 1), scratch);
+    } else if (set.length > 0 && c == 0) {
+      sort_staged(b, 1, set.length, scratch);
+    }
+    pad(set, c, c + 1);
+  }
+
+  // Few channels, short sets: a task is a number of sets.
+  void run_side_by_side(int64_t task, char* scratch) const {
     const int64_t first = task * sets_a_task(), limit = first + sets_a_task();
     const int64_t end = limit < job_.sets.count ? limit : job_.sets.count;
     for (int64_t b = first; b < end;) {
@@ -158,50 +178,53 @@ class ColumnSort {
       int64_t count = 1;  // neighbours of one length share a register
       while (count < sets_a_vector() && b + count < end && job_.sets[b + count].length == length)
         ++count;
-      const bool staged = !radix(length, count * job_.channels);
-      if (length > 0 && staged) sort_side_by_side(b, count, length, scratch);
-      for (; count > 0; --count, ++b) {
-        const Set set = job_.sets[b];
-        if (length > 0 && !staged) sort(in_place(b, set, 0, job_.channels), scratch);
-        pad(set, 0, job_.channels);
-      }
+      if (length > 0) sort_staged(b, count, length, scratch);
+      for (; count > 0; --count, ++b) pad(job_.sets[b], 0, job_.channels);
     }
   }
 
-  void sort_side_by_side(int64_t b, int64_t count, int64_t n, char* scratch) const {
-    const int64_t width = kLanes, c = job_.channels, bytes = sizeof(Bits);
+  // Sorts `count` sets of n rows in memory of their own, a register wide. Where half a register holds
+  // them, they are placed so that their keys fill one register and not half of two.
+  void sort_staged(int64_t b, int64_t count, int64_t n, char* scratch) const {
+    const int64_t c = job_.channels, bytes = sizeof(Bits), used = count * c;
+    const bool halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
+    const auto place = [=](int64_t i) { return halved ? Row::column(0, static_cast<int>(i)) : i; };
     char* from = scratch;
-    char* to = from + n * width * bytes;
-    char* index = to + n * width * bytes;
-    uint8_t mask[kVectorBytes];
-    for (int64_t s = 0; s < count; ++s) {
-      const char* x = source(b + s, job_.sets[b + s]);
-      copy_rows(from + s * c * bytes, width * bytes, x, job_.x.row_stride * bytes, n, c * bytes);
-      if (job_.mask) std::memcpy(mask + s * c, job_.mask, c);
+    char* to = from + n * kLanes * bytes;
+    char* index = to + n * kLanes * bytes;
+    uint8_t mask[kVectorBytes] = {};
+    if (used < kLanes) std::memset(from, 0, n * kLanes * bytes);
+    for (int64_t i = 0; i < used; ++i) {
+      const char* x = source(b + i / c, job_.sets[b + i / c]) + i % c * bytes;
+      copy_column<Bits>(from + place(i) * bytes, kLanes, x, job_.x.row_stride, n);
+      if (job_.mask) mask[place(i)] = job_.mask[i % c];
     }
-    sort({from, to, index, width, width, n, width, count * c,
+    sort({from, to, index, kLanes, kLanes, n, kLanes, place(used - 1) + 1, halved ? 1 : Row::kParts,
           job_.mask ? mask : nullptr, job_.descending},
          scratch + stage_bytes(n));
-    for (int64_t s = 0; s < count; ++s) {
-      const int64_t first = job_.sets[b + s].first, i = job_.index_bytes;
-      copy_rows(values(first, 0), c * bytes, to + s * c * bytes, width * bytes, n, c * bytes);
-      if (i) copy_rows(indices(first, 0), c * i, index + s * c * i, width * i, n, c * i);
+    for (int64_t i = 0; i < used; ++i) {
+      const int64_t first = job_.sets[b + i / c].first;
+      copy_column<Bits>(values(first, i % c), c, to + place(i) * bytes, kLanes, n);
+      copy_indices(indices(first, i % c), c, index + place(i) * job_.index_bytes, kLanes, n);
     }
   }
 
-  static void copy_rows(char* to, int64_t to_stride, const char* from, int64_t from_stride,
-                        int64_t n, int64_t bytes) {
-    switch (bytes) {  // one channel: a constant size is a plain move
-      case 1: return copy_rows<1>(to, to_stride, from, from_stride, n);
-      case 2: return copy_rows<2>(to, to_stride, from, from_stride, n);
-      case 4: return copy_rows<4>(to, to_stride, from, from_stride, n);
-      case 8: return copy_rows<8>(to, to_stride, from, from_stride, n);
-    }
-    for (int64_t r = 0; r < n; ++r) std::memcpy(to + r * to_stride, from + r * from_stride, bytes);
+  // Moves n elements; strides count elements.
+  template <class T>
+  static void copy_column(void* to, int64_t to_stride, const void* from, int64_t from_stride,
+                          int64_t n) {
+    T* out = static_cast<T*>(to);
+    const T* in = static_cast<const T*>(from);
+    for (int64_t r = 0; r < n; ++r) out[r * to_stride] = in[r * from_stride];
   }
-  template <int kBytes>
-  static void copy_rows(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t n) {
-    for (int64_t r = 0; r < n; ++r) std::memcpy(to + r * to_stride, from + r * from_stride, kBytes);
+  void copy_indices(void* to, int64_t to_stride, const void* from, int64_t from_stride,
+                    int64_t n) const {
+    switch (job_.index_bytes) {
+      case 1: return copy_column<int8_t>(to, to_stride, from, from_stride, n);
+      case 2: return copy_column<int16_t>(to, to_stride, from, from_stride, n);
+      case 4: return copy_column<int32_t>(to, to_stride, from, from_stride, n);
+      case 8: return copy_column<int64_t>(to, to_stride, from, from_stride, n);
+    }
   }
 
   // Padding comes out as zeros that stay in their rows.

@@ -21,12 +21,12 @@ class NetworkColumns {
 
   // Nanoseconds to sort the columns of one register, as measured, to compare with the radix sort's.
   static double cost(int64_t n) {
-    double log = 1;
-    for (int64_t rows = 2; rows < n; rows *= 2) ++log;
+    double log = 1, padded = 2;
+    while (padded < n) padded *= 2, ++log;
     const int64_t bytes = n * kVectorBytes;
     const double spill = bytes > kLastCacheBytes ? 5.0 : bytes > kSecondCacheBytes ? 1.4 : 1.0;
     const double width = sizeof(Element) > kVectorBytes ? 3 : 1;
-    return 0.2 * log * log * n * spill * width;
+    return 0.1 * log * log * (n + padded) * spill * width;
   }
 
   static int64_t scratch_bytes(int64_t n, int64_t vectors) {
@@ -69,8 +69,8 @@ class NetworkColumns {
   void sort() {
     for (int64_t v = 0; v < vectors_; ++v) {
       for (int64_t r = block_.rows; r < padded_; ++r) put(v, r, Values{} + kMagnitude<Bits>);
-      for (int part = 0; part < K::kParts; ++part)
-        if (column(v) + K::column(part, 0) < block_.lanes) sort_network(rows(v, part), block_.rows);
+      for (int part = 0; part < K::kParts && part < block_.parts; ++part)
+        sort_network(rows(v, part), block_.rows);
     }
   }
 
@@ -110,10 +110,12 @@ class NetworkColumns {
   SLICEGRAPH_INLINE void put(int64_t v, int64_t r, Values key) {
     Element e[K::kParts];
     K::make(key, r, e);
-    for (int part = 0; part < K::kParts; ++part) rows(v, part)[r] = e[part];
+    for (int part = 0; part < K::kParts; ++part)
+      if (part < block_.parts) rows(v, part)[r] = e[part];
   }
   SLICEGRAPH_INLINE void get(int64_t v, int64_t r, Element (&e)[K::kParts]) const {
-    for (int part = 0; part < K::kParts; ++part) e[part] = rows(v, part)[r];
+    for (int part = 0; part < K::kParts; ++part)
+      e[part] = part < block_.parts ? rows(v, part)[r] : Element{};
   }
 
   const Block& block_;

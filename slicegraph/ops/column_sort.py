@@ -5,9 +5,8 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from slicegraph.ops.library import sort_op
+from slicegraph.ops import library
 from slicegraph.ops.sets import check_layout, check_sizes
 
 Direction = bool | Tensor | Sequence[bool]
@@ -84,10 +83,10 @@ def sort_columns(
 def sort_columns(x, lengths, ptr, descending, return_indices):
     """`column_sort` for callers whose sets are right by construction: never waits for a GPU."""
     mask = None if isinstance(descending, bool) else _direction_mask(descending, x)
+    down = descending is True
     if return_indices:
-        return sort_op(x, lengths, ptr, mask, descending is True, 8)
-    index_bytes = _index_bytes(x, ptr) if torch.is_grad_enabled() and x.requires_grad else 0
-    return sort_op(x, lengths, ptr, mask, descending is True, index_bytes)[0]
+        return library.column_sort(x, lengths, ptr, mask, down, 8)
+    return library.column_sort_values(x, lengths, ptr, mask, down)
 
 
 def _direction_mask(descending: Tensor | Sequence[bool], x: Tensor) -> Tensor:
@@ -100,16 +99,3 @@ def _direction_mask(descending: Tensor | Sequence[bool], x: Tensor) -> Tensor:
             f"channel, [{x.shape[-1]}]"
         )
     return mask
-
-
-def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
-    """The narrowest integer that holds every row number of a set."""
-    rows = x.shape[-2]
-    if ptr is not None and not torch.compiler.is_compiling() and x.is_cpu and x.numel() > 1 << 15:
-        rows = int(ptr.diff().max())
-    # A size that is symbolic under torch.compile is not pinned down for the sake of a type.
-    if statically_known_true(rows <= 1 << 8):
-        return 1
-    if statically_known_true(rows <= 1 << 15):
-        return 2
-    return 4 if statically_known_true(rows < 1 << 31) else 8

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from slicegraph.ops.library import exchange_op
+from slicegraph.ops import library
 from slicegraph.ops.sets import check_layout, check_sizes
 
 
@@ -32,4 +32,4 @@ def max_exchange(x: Tensor, lengths: Tensor | None = None, ptr: Tensor | None = 
     check_layout("max_exchange", x, lengths, ptr)
     if not x.is_cpu and not torch.compiler.is_compiling():
         check_sizes("max_exchange", x, lengths, ptr)
-    return exchange_op(x, lengths, ptr)[0]
+    return library.max_exchange(x, lengths, ptr)[0]

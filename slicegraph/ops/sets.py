@@ -7,8 +7,8 @@ each set) or packed (`x` is `[T, C]`, set `b` is the rows `ptr[b]` to `ptr[b + 1
 import torch
 from torch import Tensor
 
-# The type of a permutation by the bytes of its entries; 0 stands for "no indices".
-INDEX_DTYPES = {0: torch.uint8, 1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+# The type of a permutation by the bytes of its entries.
+INDEX_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _VALUE_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 

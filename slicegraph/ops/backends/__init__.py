@@ -28,12 +28,17 @@ def available(device_type: str) -> list[str]:
     return [name for name in BACKENDS if problem(name, device_type) is None]
 
 
+def default(device_type: str) -> str:
+    """The backend that serves tensors of a device when none is forced."""
+    return next(n for n in available(device_type) if device_type in BACKENDS[n].AUTOMATIC)
+
+
 def choose(device_type: str) -> ModuleType:
     """The backend in force for tensors of a device."""
     if device_type not in _chosen:
         if _forced is not None:
             _check_forced(_forced, device_type)
-        _chosen[device_type] = BACKENDS[_forced or available(device_type)[0]]
+        _chosen[device_type] = BACKENDS[_forced or default(device_type)]
     return _chosen[device_type]
 
 

@@ -1,14 +1,19 @@
 """The C++ kernels, called through ctypes: CPU tensors."""
 
 import ctypes
+import math
 import os
 from ctypes import c_int, c_int64, c_void_p
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from slicegraph.ops.sets import INDEX_DTYPES, check_sizes
+
+AUTOMATIC = ("cpu",)
+"""Devices that are served unasked."""
 
 SIMD_LEVELS = ("baseline", "avx2", "avx512")
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -25,43 +30,42 @@ _SIGNATURES = {
 }
 
 
-def _load() -> ctypes.CDLL | str:
+def _load() -> tuple[Any, str | None]:
     """The library, or why there is none."""
-    found = sorted(Path(__file__).parent.glob("_kernels*"))
-    if not found:
-        return "the C++ kernels were not built (was there a C++ compiler when slicegraph was installed?)"
+    path = Path(__file__).with_name("_kernels.so")
+    if not path.exists():
+        return None, "the C++ kernels were not built: reinstall slicegraph with a C++ compiler present"
     try:
-        library = ctypes.CDLL(str(found[0]))
+        library = ctypes.CDLL(str(path))
     except OSError as error:
-        return f"the C++ kernels could not be loaded: {error}"
+        return None, f"the C++ kernels could not be loaded: {error}"
     for name, arguments in _SIGNATURES.items():
         getattr(library, f"slicegraph_{name}").argtypes = arguments
     library.slicegraph_simd_level.restype = ctypes.c_char_p
     library.slicegraph_borrow_threads.argtypes = (c_void_p,)
     library.slicegraph_borrow_threads(_torch_threads())
-    return library
+    return library, None
 
 
 def _torch_threads() -> int | None:
     """The address of the GOMP_parallel that torch runs its own loops with, if it uses OpenMP."""
     libraries = Path(torch.__file__).parent / "lib"
-    loaded = getattr(os, "RTLD_NOLOAD", 0)
-    for path in ["libgomp.so.1", *map(str, libraries.glob("lib*omp*"))]:
+    only_if_loaded = getattr(os, "RTLD_NOLOAD", 0)
+    for path in ["libgomp.so.1", *map(str, sorted(libraries.glob("lib*omp*")))]:
         try:
-            openmp = ctypes.CDLL(path, mode=ctypes.DEFAULT_MODE | loaded)
+            openmp = ctypes.CDLL(path, mode=ctypes.DEFAULT_MODE | only_if_loaded)
             return ctypes.cast(openmp.GOMP_parallel, c_void_p).value
         except (OSError, AttributeError):
             continue
     return None
 
 
-_library = _load()
+_library, _why_not = _load()
 
 
 def problem(device_type: str) -> str | None:
-    if device_type != "cpu":
-        return "serves CPU tensors"
-    return _library if isinstance(_library, str) else None
+    """Why the C++ kernels cannot serve a device, or None if they can."""
+    return _why_not if device_type == "cpu" else "serves CPU tensors"
 
 
 def simd_level() -> str:
@@ -83,35 +87,57 @@ def column_sort(
     descending: bool,
     index_bytes: int,
 ) -> tuple[Tensor, Tensor]:
+    """Sorts every column of every set, and tells where each value came from."""
     if x.element_size() == 2 and _longest(x, ptr) > _MOST_HALF_ROWS:
         return _sort_long_halves(x, lengths, ptr, mask, descending, index_bytes)
-    if x.stride(-1) != 1 or x.dim() > 3:
+    indices = _empty_like(x, INDEX_DTYPES[index_bytes])
+    return _sort(x, indices, lengths, ptr, mask, descending, index_bytes), indices
+
+
+def column_sort_values(
+    x: Tensor, lengths: Tensor | None, ptr: Tensor | None, mask: Tensor | None, descending: bool
+) -> Tensor:
+    """Sorts every column of every set."""
+    if x.element_size() == 2 and _longest(x, ptr) > _MOST_HALF_ROWS:
+        return _sort_long_halves(x, lengths, ptr, mask, descending, 4)[0]
+    return _sort(x, None, lengths, ptr, mask, descending, 0)
+
+
+def _sort(
+    x: Tensor,
+    indices: Tensor | None,
+    lengths: Tensor | None,
+    ptr: Tensor | None,
+    mask: Tensor | None,
+    descending: bool,
+    index_bytes: int,
+) -> Tensor:
+    if lengths is None and ptr is None and x.shape[-2] <= 1:
+        if indices is not None:
+            indices.zero_()
+        return x.clone(memory_format=torch.contiguous_format)
+    values = _empty_like(x, x.dtype)
+    if x.dim() > 3 or x.stride(-1) != 1:
         x = x.contiguous()
-    values = torch.empty(x.shape, dtype=x.dtype)
-    indices = torch.empty(x.shape if index_bytes else 0, dtype=INDEX_DTYPES[index_bytes])
     if mask is not None:
         mask = mask.contiguous()
-    sets = _sets(x, lengths, ptr)
+    strides = x.stride()
+    _alive, sets = _sets(x, lengths, ptr)
     status = _library.slicegraph_column_sort(
         x.data_ptr(),
-        x.stride(0) if x.dim() == 3 else x.shape[-2] * x.shape[-1],
-        x.stride(-2),
+        strides[0] if len(strides) == 3 else x.shape[-2] * x.shape[-1],
+        strides[-2],
         values.data_ptr(),
-        indices.data_ptr(),
+        None if indices is None else indices.data_ptr(),
         index_bytes,
         None if mask is None else mask.data_ptr(),
         descending,
         _DTYPES[x.dtype],
         *sets,
     )
-    _check(status, "column_sort", x, lengths, ptr)
-    return values, indices
-
-
-def _longest(x: Tensor, ptr: Tensor | None) -> int:
-    if ptr is None or x.shape[0] <= _MOST_HALF_ROWS:
-        return x.shape[-2]
-    return int(ptr.diff().max())
+    if status:
+        _raise(status, "column_sort", x, lengths, ptr)
+    return values
 
 
 def _sort_long_halves(
@@ -123,24 +149,38 @@ def _sort_long_halves(
     index_bytes: int,
 ) -> tuple[Tensor, Tensor]:
     """float32 orders alike, and its keys have room for the row."""
-    _, indices = column_sort(x.float(), lengths, ptr, mask, descending, index_bytes or 4)
-    values = column_gather(x, indices, lengths, ptr)
-    return values, indices if index_bytes else torch.empty(0, dtype=INDEX_DTYPES[0])
+    _, indices = column_sort(x.float(), lengths, ptr, mask, descending, index_bytes)
+    return column_gather(x, indices, lengths, ptr), indices
 
 
-def column_scatter(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
+def _longest(x: Tensor, ptr: Tensor | None) -> int:
+    if ptr is None or x.shape[0] <= _MOST_HALF_ROWS:
+        return x.shape[-2]
+    return int(ptr.diff().max())
+
+
+def column_scatter(
+    g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None
+) -> Tensor:
+    """`out[indices[r, c], c] = g[r, c]`."""
     return _permute(g, indices, lengths, ptr, True)
 
 
-def column_gather(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
+def column_gather(
+    g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None
+) -> Tensor:
+    """`out[r, c] = g[indices[r, c], c]`."""
     return _permute(g, indices, lengths, ptr, False)
 
 
 def _permute(
     g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None, scatter: bool
 ) -> Tensor:
+    if lengths is None and ptr is None and g.shape[-2] <= 1:
+        return g.clone(memory_format=torch.contiguous_format)
+    out = _empty_like(g, g.dtype)
     g, indices = g.contiguous(), indices.contiguous()
-    out = torch.empty(g.shape, dtype=g.dtype)
+    _alive, sets = _sets(g, lengths, ptr)
     status = _library.slicegraph_column_permute(
         g.data_ptr(),
         out.data_ptr(),
@@ -148,60 +188,75 @@ def _permute(
         g.element_size(),
         indices.element_size(),
         scatter,
-        *_sets(g, lengths, ptr),
+        *sets,
     )
-    _check(status, "column_scatter" if scatter else "column_gather", g, lengths, ptr)
+    if status:
+        _raise(status, "column_scatter" if scatter else "column_gather", g, lengths, ptr)
     return out
 
 
 def max_exchange(x: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Swaps each column's first maximum with its first row; also returns where it was."""
     sets = x.shape[:-2] if ptr is None else (ptr.shape[0] - 1,)
-    where = torch.empty((*sets, x.shape[-1]), dtype=torch.int64)
+    where = x.new_empty((*sets, x.shape[-1]), dtype=torch.int64)
     return _exchange(x, where, lengths, ptr, True), where
 
 
 def exchange_rows(x: Tensor, where: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
+    """Swaps row 0 with row `where[c]` in column c of every set."""
     return _exchange(x, where.contiguous(), lengths, ptr, False)
 
 
 def _exchange(
     x: Tensor, where: Tensor, lengths: Tensor | None, ptr: Tensor | None, search: bool
 ) -> Tensor:
+    values = _empty_like(x, x.dtype)
     x = x.contiguous()
-    values = torch.empty(x.shape, dtype=x.dtype)
+    _alive, sets = _sets(x, lengths, ptr)
     status = _library.slicegraph_max_exchange(
         x.data_ptr(),
         values.data_ptr(),
         where.data_ptr(),
         _DTYPES[x.dtype],
         search,
-        *_sets(x, lengths, ptr),
+        *sets,
     )
-    _check(status, "max_exchange", x, lengths, ptr)
+    if status:
+        _raise(status, "max_exchange", x, lengths, ptr)
     return values
+
+
+def _empty_like(x: Tensor, dtype: torch.dtype) -> Tensor:
+    # The obvious `new_empty` takes more than twice the time of `empty_like`.
+    if x.is_contiguous():
+        return torch.empty_like(x, dtype=dtype)
+    return x.new_empty(x.shape, dtype=dtype)
 
 
 def _sets(
     x: Tensor, lengths: Tensor | None, ptr: Tensor | None
-) -> tuple[int | None, int, int, int, int, int]:
-    """The arguments that say how the rows of `x` fall into sets (see `Sets` in csrc/job.h)."""
+) -> tuple[Tensor | None, tuple[int | None, int, int, int, int, int]]:
+    """The arguments that say how the rows of `x` fall into sets (see `Sets` in csrc/job.h).
+
+    They come with the tensor that they point to, which must live as long as they are used.
+    """
     threads = torch.get_num_threads()
     if ptr is not None:
         ptr = ptr.contiguous()
         layout = 3 if ptr.dtype == torch.int32 else 4
-        return ptr.data_ptr(), layout, ptr.shape[0] - 1, x.shape[0], x.shape[1], threads
-    rows, channels = x.shape[-2:]
-    count = 1
-    for size in x.shape[:-2]:
-        count *= size
+        return ptr, (ptr.data_ptr(), layout, ptr.shape[0] - 1, *x.shape, threads)
+    *batch, rows, channels = x.shape
+    count = math.prod(batch)
     if lengths is None:
-        return None, 0, count, rows, channels, threads
+        return None, (None, 0, count, rows, channels, threads)
     lengths = lengths.contiguous()
     layout = 1 if lengths.dtype == torch.int32 else 2
-    return lengths.data_ptr(), layout, count, rows, channels, threads
+    return lengths, (lengths.data_ptr(), layout, count, rows, channels, threads)
 
 
-def _check(status: int, name: str, x: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> None:
+def _raise(
+    status: int, name: str, x: Tensor, lengths: Tensor | None, ptr: Tensor | None
+) -> None:
     if status == _BAD_SIZES:
         check_sizes(name, x, lengths, ptr)
     if status == _NO_MEMORY:

@@ -6,6 +6,10 @@ from torch import Tensor
 from slicegraph.ops.sets import INDEX_DTYPES, check_sizes, padding_rows, set_of_row
 
 
+AUTOMATIC = ("cpu", "cuda", "meta", "mps", "xpu")
+"""Devices that are served unasked."""
+
+
 def problem(device_type: str) -> str | None:
     """The reference serves every device."""
     return None
@@ -32,7 +36,14 @@ def column_sort(
         values, indices = _padding_last(values, indices, padding_rows(x, lengths))
     if ptr is not None:
         values, indices = _by_set(values, indices, ptr)
-    return values.contiguous(), _narrow(indices, index_bytes)
+    return values.contiguous(), indices.to(INDEX_DTYPES[index_bytes]).contiguous()
+
+
+def column_sort_values(
+    x: Tensor, lengths: Tensor | None, ptr: Tensor | None, mask: Tensor | None, descending: bool
+) -> Tensor:
+    """The values of `column_sort` alone."""
+    return column_sort(x, lengths, ptr, mask, descending, 8)[0]
 
 
 def _padding_last(values: Tensor, indices: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,12 +58,6 @@ def _by_set(values: Tensor, indices: Tensor, ptr: Tensor) -> tuple[Tensor, Tenso
     sets = set_of_row(ptr, values.shape[0])
     order = torch.sort(sets[indices], dim=0, stable=True).indices
     return values.gather(0, order), indices.gather(0, order) - ptr[sets].unsqueeze(-1)
-
-
-def _narrow(indices: Tensor, index_bytes: int) -> Tensor:
-    if index_bytes == 0:
-        return indices.new_empty(0, dtype=INDEX_DTYPES[0])
-    return indices.to(INDEX_DTYPES[index_bytes]).contiguous()
 
 
 def column_scatter(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:

@@ -1,8 +1,8 @@
 """The Triton kernels: CUDA tensors, and CPU tensors in Triton's interpreter.
 
 One program sorts a tile of one set, all its rows by a block of channels, with a bitonic network on
-integer keys. `tl.sort` would need a Python loop over the elements in the interpreter, three times
-the shuffles from 128 rows on, and 76 seconds instead of 4 to compile for 1,024 rows.
+integer keys. `tl.sort` would run a Python loop over the elements in the interpreter, keep its pairs
+in other threads for most steps, and take 76 seconds instead of 4 to compile for 1,024 rows.
 """
 
 from __future__ import annotations
@@ -226,6 +226,13 @@ def tile_shape(rows: int, channels: int, element_size: int) -> tuple[int, int, i
     return log, block, max(1, block // 32, (block << log) // 1024)
 
 
+def launch_options(log: int, warps: int) -> dict[str, Any]:
+    """What the compiler is told of a sort's tile."""
+    # Left alone, ptxas for sm_90 spills a word at 64 rows to make room for more warps.
+    registers = min(224, 2048 // warps) if log > 5 else None
+    return {"num_warps": warps, "maxnreg": registers, **OPTIONS}
+
+
 def column_sort(
     x: Tensor,
     lengths: Tensor | None,
@@ -235,23 +242,57 @@ def column_sort(
     index_bytes: int,
 ) -> tuple[Tensor, Tensor]:
     """Sorts every column of every set; float64 and sets beyond 1,024 rows go to torch's sort."""
-    if x.device.type == "cpu":
-        check_sizes("column_sort", x, lengths, ptr)
-    rows, channels = _longest(x, ptr), x.shape[-1]
-    if x.dtype not in _INFINITY or rows > MAX_ROWS or rows * channels >= 1 << 31:
+    rows = _rows_of_tile("column_sort", x, lengths, ptr)
+    if rows is None:
         return reference.column_sort(x, lengths, ptr, mask, descending, index_bytes)
+    indices = x.new_empty(x.shape, dtype=INDEX_DTYPES[index_bytes])
+    return _sort_sets(x, indices, lengths, ptr, mask, descending, rows), indices
+
+
+def column_sort_values(
+    x: Tensor, lengths: Tensor | None, ptr: Tensor | None, mask: Tensor | None, descending: bool
+) -> Tensor:
+    """The values of `column_sort` alone."""
+    rows = _rows_of_tile("column_sort", x, lengths, ptr)
+    if rows is None:
+        return reference.column_sort_values(x, lengths, ptr, mask, descending)
+    return _sort_sets(x, None, lengths, ptr, mask, descending, rows)
+
+
+def _rows_of_tile(name: str, x: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> int | None:
+    """The rows that a tile must hold, or None if it cannot."""
+    if x.device.type == "cpu":
+        check_sizes(name, x, lengths, ptr)
+    if x.dtype not in _INFINITY:
+        return None
+    rows = x.shape[-2]
+    # The network grows with the bound: beyond 64 rows, waiting for the GPU's answer costs less.
+    if ptr is not None and rows > 64:
+        rows = int(ptr.diff().max())
+    return rows if rows <= MAX_ROWS and rows * x.shape[-1] < 1 << 31 else None
+
+
+def _sort_sets(
+    x: Tensor,
+    indices: Tensor | None,
+    lengths: Tensor | None,
+    ptr: Tensor | None,
+    mask: Tensor | None,
+    descending: bool,
+    rows: int,
+) -> Tensor:
     x = x.contiguous()
     values = torch.empty_like(x)
-    indices = x.new_empty(x.shape if index_bytes else (0,), dtype=INDEX_DTYPES[index_bytes])
     if x.numel() == 0:
-        return values, indices
+        return values
+    channels = x.shape[-1]
     log, block, warps = tile_shape(rows, channels, x.element_size())
     sets = x.numel() // (rows * channels) if ptr is None else ptr.numel() - 1
     with torch.cuda.device_of(x):
         _sort_tile[(sets * triton.cdiv(channels, block),)](
             _bits(x),
             _bits(values),
-            indices if index_bytes else None,
+            indices,
             _flat(lengths),
             _flat(ptr),
             None if mask is None else mask.contiguous().view(torch.uint8),
@@ -261,17 +302,9 @@ def column_sort(
             C=channels,
             LOG=log,
             BLOCK_C=block,
-            num_warps=warps,
-            **OPTIONS,
+            **launch_options(log, warps),
         )
-    return values, indices
-
-
-def _longest(x: Tensor, ptr: Tensor | None) -> int:
-    # The network grows with the bound: beyond 64 rows, waiting for the GPU's answer costs less.
-    if ptr is None or x.shape[0] <= 64:
-        return x.shape[-2]
-    return int(ptr.diff().max())
+    return values
 
 
 def _bits(x: Tensor) -> Tensor:

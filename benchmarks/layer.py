@@ -1,0 +1,111 @@
+"""SliceSort against attention: `python -m benchmarks.layer`.
+
+Compares `SliceSort` (value projection, sort, output projection) with
+`torch.nn.MultiheadAttention(need_weights=False)`, both 512 wide, attention with 8 heads, in a
+training step: forward, and backward to the parameters and the input. A batch has about 16,384 rows
+whatever the length N of its sets.
+
+*Speed* is the time of attention over ours: the median of repeats that take turns in one process.
+*Growth* is our time per row and log2 N, over that of the first size: 1 or less means that the time
+of a set grows no faster than N log N.
+
+*Memory* is our peak over that of attention. A peak is what one training step adds to the memory
+that the process holds in RAM: VmHWM after the step, the kernel's own high-water mark, less VmRSS
+before it, where the mark was reset (Linux only). Every peak is taken in a process of its own, after
+the input has been made and a step at a tiny size has loaded the libraries. It counts everything:
+activations, gradients, and the buffers inside of the matrix products.
+"""
+
+import argparse
+import math
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.timing import median_ms
+from slicegraph.nn import SliceSort
+from slicegraph.ops.backends import choose
+
+SIZES = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
+WIDTH, HEADS, ROWS = 512, 8, 16384
+LAYERS = ("attention", "slice_sort")
+
+
+def forward_of(layer: str) -> Callable[[Tensor], Tensor]:
+    if layer == "slice_sort":
+        return SliceSort(WIDTH)
+    attention = torch.nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+    return lambda x: attention(x, x, x, need_weights=False)[0]
+
+
+def training_step(layer: str, n: int, rows: int = ROWS) -> Callable[[], None]:
+    """A function that runs a layer on sets of n rows, forward and backward."""
+    forward = forward_of(layer)
+    x = torch.randn(max(1, rows // n), n, WIDTH, requires_grad=True)
+    gradient = torch.randn(x.shape)
+
+    def step() -> None:
+        forward(x).backward(gradient)
+        x.grad = None
+
+    return step
+
+
+def peak_bytes(layer: str, n: int, threads: int) -> int:
+    """What a training step adds to the memory of this process."""
+    torch.set_num_threads(threads)
+    training_step(layer, n=4, rows=16)()
+    step = training_step(layer, n)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = memory("VmRSS")
+    step()
+    return memory("VmHWM") - before
+
+
+def memory(field: str) -> int:
+    """A field of /proc/self/status, in bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+def peak_in_new_process(layer: str, n: int, threads: int) -> int:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as process:
+        return process.submit(peak_bytes, layer, n, threads).result()
+
+
+def repeats_of(n: int) -> int:
+    return 9 if n <= 1024 else 5 if n <= 2048 else 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="lengths of the sets")
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    backend = choose("cpu").__name__.rpartition(".")[2]
+    print(f"width {WIDTH}, {HEADS} heads, {arguments.threads} threads, backend {backend}")
+    print("     N     B  attention   slice_sort   speed   growth  attention  slice_sort  memory")
+    first = None
+    for n in arguments.sizes:
+        ms = median_ms({name: training_step(name, n) for name in LAYERS}, repeats_of(n))
+        peak = {name: peak_in_new_process(name, n, arguments.threads) for name in LAYERS}
+        sets = max(1, ROWS // n)
+        per_step = ms["slice_sort"] / (sets * n * math.log2(n))
+        first = first or per_step
+        print(
+            f"{n:6} {sets:5} {ms['attention']:7.0f} ms {ms['slice_sort']:9.0f} ms "
+            f"{ms['attention'] / ms['slice_sort']:6.2f}x {per_step / first:8.2f} "
+            f"{peak['attention'] / 2**20:7.0f} MB {peak['slice_sort'] / 2**20:8.0f} MB "
+            f"{peak['slice_sort'] / peak['attention']:6.2f}x",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
