@@ -47,7 +47,7 @@ void sort_in_registers(E* rows) {
 
 // Rows that a network for n rows works on; those from n on must hold keys above all others.
 inline int64_t padded_rows(int64_t n) {
-  if (n <= kChunk) return n + (n & 1);
+  if (n <= kChunk) return n < 2 ? 2 : n + (n & 1);
   int64_t padded = 2 * kChunk;
   while (padded < n) padded *= 2;
   return padded;

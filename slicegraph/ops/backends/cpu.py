@@ -75,8 +75,9 @@ def simd_level() -> str:
 
 def use_simd_level(level: str) -> None:
     """Forces a lower SIMD level than the best of this machine, to test or to compare."""
-    if _library.slicegraph_use_simd_level(SIMD_LEVELS.index(level)) != 0:
-        raise ValueError(f"simd level {level!r} is not available on this machine")
+    known = level in SIMD_LEVELS
+    if not known or _library.slicegraph_use_simd_level(SIMD_LEVELS.index(level)) != 0:
+        raise ValueError(f"SIMD level {level!r}: this machine has {simd_level()!r} and below")
 
 
 def column_sort(

@@ -9,6 +9,8 @@ from slicegraph.ops.sets import INDEX_DTYPES, check_sizes, padding_rows, set_of_
 AUTOMATIC = ("cpu", "cuda", "meta", "mps", "xpu")
 """Devices that are served unasked."""
 
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+
 
 def problem(device_type: str) -> str | None:
     """The reference serves every device."""
@@ -50,28 +52,36 @@ def _padding_last(values: Tensor, indices: Tensor, padding: Tensor) -> tuple[Ten
     is_padding = padding.expand_as(indices).gather(-2, indices)
     order = torch.sort(is_padding.to(torch.uint8), dim=-2, stable=True).indices
     rows = torch.arange(values.shape[-2], device=values.device).unsqueeze(-1)
-    values = values.gather(-2, order).masked_fill(padding, 0)
+    values = _gather(values, order).masked_fill(padding, 0)
     return values, torch.where(padding, rows, indices.gather(-2, order))
 
 
 def _by_set(values: Tensor, indices: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
     sets = set_of_row(ptr, values.shape[0])
     order = torch.sort(sets[indices], dim=0, stable=True).indices
-    return values.gather(0, order), indices.gather(0, order) - ptr[sets].unsqueeze(-1)
+    return _gather(values, order), indices.gather(0, order) - ptr[sets].unsqueeze(-1)
 
 
-def column_scatter(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
+def _gather(x: Tensor, rows: Tensor) -> Tensor:
+    # As integers: torch's own gather of half floats rewrites the payload of a NaN.
+    return x.view(_BITS[x.element_size()]).gather(-2, rows).view(x.dtype)
+
+
+def column_scatter(
+    g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None
+) -> Tensor:
     """`out[indices[r, c], c] = g[r, c]`: the gradient of a sort, and the inverse of a gather."""
     if lengths is not None:
         g = g.masked_fill(padding_rows(g, lengths), 0)
-    return torch.zeros_like(g, memory_format=torch.contiguous_format).scatter_(
-        -2, _row_numbers(indices, ptr), g
-    )
+    bits = g.contiguous().view(_BITS[g.element_size()])
+    return torch.zeros_like(bits).scatter_(-2, _row_numbers(indices, ptr), bits).view(g.dtype)
 
 
-def column_gather(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
+def column_gather(
+    g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None
+) -> Tensor:
     """`out[r, c] = g[indices[r, c], c]`: the gradient of a scatter."""
-    out = g.gather(-2, _row_numbers(indices, ptr))
+    out = _gather(g.contiguous(), _row_numbers(indices, ptr))
     return out if lengths is None else out.masked_fill(padding_rows(g, lengths), 0)
 
 

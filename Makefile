@@ -1,0 +1,42 @@
+# Everything from nothing: `make demo`, `make test`, `make lint`. PYTHON chooses the interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# The install is editable: only a change of these asks for another one.
+BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.py \
+	$(wildcard slicegraph/csrc/*.cpp slicegraph/csrc/*.h)
+
+# What is tested is what is installed in the venv.
+unexport PYTHONPATH
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/installed
+	$(BIN)/slicegraph info
+	$(BIN)/python examples/sort_a_set.py
+
+test: $(VENV)/installed-dev
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/created:
+	$(PYTHON) -m venv --clear $(VENV)
+	touch $@
+
+$(VENV)/installed: $(VENV)/created $(BUILD)
+	$(INSTALL) -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/created $(BUILD)
+	$(INSTALL) -e ".[test,lint]"
+	touch $(VENV)/installed $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f slicegraph/ops/backends/_kernels.so
+	find slicegraph tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

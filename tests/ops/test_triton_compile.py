@@ -1,0 +1,167 @@
+"""The Triton kernels, compiled for sm_80 and sm_90 without a GPU.
+
+Run as a script (`python tests/ops/test_triton_compile.py 80 --all`) this file compiles the variants
+for one architecture and prints what each one takes; with `--all`, every combination.
+"""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from typing import Any, NamedTuple
+
+import pytest
+
+ARCHITECTURES = (80, 90)
+MOLECULE_ROWS = (2, 4, 8, 16, 32, 64)
+BITS = {2: "*i16", 4: "*i32"}
+INDICES = {0: None, 1: "*u8", 2: "*i16", 4: "*i32", 8: "*i64"}
+LAYOUTS = ("dense", "lengths", "packed")
+MASK = (False, True)
+
+
+class Sort(NamedTuple):
+    rows: int
+    element_size: int  # float32, or the two half precisions: they share a kernel
+    index_bytes: int
+    layout: str
+    mask: bool
+    channels: int = 768
+
+
+class Move(NamedTuple):
+    scatter: bool
+    element_size: int
+    index_bytes: int
+    layout: str
+
+
+def every_sort(rows: int) -> list[Sort]:
+    return list(itertools.starmap(Sort, itertools.product([rows], BITS, INDICES, LAYOUTS, MASK)))
+
+
+def chosen_sorts() -> list[Sort]:
+    """Every combination at 2 rows; of the larger tiles, which take seconds, those most in need."""
+    larger = [
+        Sort(rows, *rest)
+        for rows in MOLECULE_ROWS[1:]
+        for rest in (
+            (4, 0, "dense", False),
+            (4, 1, "lengths", True),
+            (4, 8, "packed", True),
+            (2, 0, "dense", False),
+            (2, 8, "packed", True),
+        )
+    ]
+    few_channels = [Sort(16, 4, 1, "lengths", False, channels=3)]
+    return every_sort(2) + larger + few_channels + [Sort(1024, 4, 8, "packed", True)]
+
+
+def every_move() -> list[Move]:
+    return [
+        Move(scatter, element_size, index_bytes, layout)
+        for scatter in (True, False)
+        for element_size, index_bytes in ((2, 1), (8, 8))
+        for layout in LAYOUTS
+    ]
+
+
+def test_no_variant_spills_registers_up_to_64_rows():
+    pytest.importorskip("triton")
+    # The tests of this process run in the interpreter, where nothing is compiled.
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    processes = {
+        arch: subprocess.Popen(
+            [sys.executable, __file__, str(arch)], env=environment, stdout=-1, stderr=-1, text=True
+        )
+        for arch in ARCHITECTURES
+    }
+    for arch, process in processes.items():
+        output, errors = process.communicate()
+        assert process.returncode == 0, f"sm_{arch}: {errors}"
+        starved, *usages = map(json.loads, output.splitlines())
+        assert starved["stack"] > 0, "a spill was provoked and not seen"
+        assert len(usages) == len(chosen_sorts()) + len(every_move())
+        spilling = [u for u in usages if u["stack"] and u.get("rows", 0) <= 64]
+        assert not spilling, f"sm_{arch}: {spilling}"
+
+
+def compiled(kernel: Any, arguments: dict[str, Any], arch: int, **options: Any) -> bytes:
+    """The cubin of a kernel; an argument is a type of Triton's or, if not a string, a constant."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    types = {k: v if isinstance(v, str) else "constexpr" for k, v in arguments.items()}
+    constants = {k: v for k, v in arguments.items() if not isinstance(v, str)}
+    source, target = ASTSource(kernel, types, constants), GPUTarget("cuda", arch, 32)
+    return triton.compile(source, target=target, options=options).asm["cubin"]
+
+
+def compile_sort(variant: Sort, arch: int, **options: Any) -> bytes:
+    from slicegraph.ops.backends import triton as backend
+
+    log, block, warps = backend.tile_shape(variant.rows, variant.channels, variant.element_size)
+    arguments = {
+        "x": BITS[variant.element_size],
+        "values": BITS[variant.element_size],
+        "indices": INDICES[variant.index_bytes],
+        "lengths": "*i64" if variant.layout == "lengths" else None,
+        "ptr": "*i64" if variant.layout == "packed" else None,
+        "mask": "*u8" if variant.mask else None,
+        **dict.fromkeys(("rows", "descending", "inf"), "i32"),
+        **{"C": variant.channels, "LOG": log, "BLOCK_C": block},
+    }
+    options = {**backend.launch_options(log, warps, variant.element_size), **options}
+    return compiled(backend._sort_tile, arguments, arch, **options)
+
+
+def compile_move(variant: Move, arch: int) -> bytes:
+    from slicegraph.ops.backends import triton as backend
+
+    bits = {**BITS, 8: "*i64"}[variant.element_size]
+    arguments = {
+        "g": bits,
+        "indices": INDICES[variant.index_bytes],
+        "lengths": "*i64" if variant.layout == "lengths" else None,
+        "starts": "*i64" if variant.layout == "packed" else None,
+        "out": bits,
+        **dict.fromkeys(("rows", "channels"), "i32"),
+        **{"SCATTER": variant.scatter, "BLOCK_R": 8, "BLOCK_C": 128},
+    }
+    return compiled(backend._move_tile, arguments, arch, **backend.OPTIONS)
+
+
+def usage(variant: Sort | Move, cubin: bytes) -> dict[str, Any]:
+    """What the program takes of a thread; the kernels have nothing on the stack but spills."""
+    from triton import knobs
+
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    registers, stack, local = (
+        int(re.search(rf"{field}:(\d+)", text)[1]) for field in ("REG", "STACK", "LOCAL")
+    )
+    return {**variant._asdict(), "registers": registers, "stack": stack + local}
+
+
+def main() -> None:
+    arch = int(sys.argv[1])
+    sorts = chosen_sorts()
+    if "--all" in sys.argv:
+        sorts = [variant for rows in MOLECULE_ROWS for variant in every_sort(rows)]
+    starved = Sort(32, 4, 8, "dense", False)
+    print(json.dumps(usage(starved, compile_sort(starved, arch, maxnreg=40))))
+    for sort in sorts:
+        print(json.dumps(usage(sort, compile_sort(sort, arch))), flush=True)
+    for move in every_move():
+        print(json.dumps(usage(move, compile_move(move, arch))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
