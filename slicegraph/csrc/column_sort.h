@@ -164,7 +164,9 @@ class ColumnSort {
     if (radix(set.length, job_.channels)) {
       sort(in_place(b, set, c, c + 1), scratch);
     } else if (set.length > 0 && c == 0) {
-      sort_staged(b, 1, set.length, scratch);
+      Stage stage;
+      prepare(stage, set.length, 1);
+      sort_staged(stage, b, scratch);
     }
     pad(set, c, c + 1);
   }
@@ -173,58 +175,77 @@ class ColumnSort {
   void run_side_by_side(int64_t task, char* scratch) const {
     const int64_t first = task * sets_a_task(), limit = first + sets_a_task();
     const int64_t end = limit < job_.sets.count ? limit : job_.sets.count;
+    Stage stage;
     for (int64_t b = first; b < end;) {
       const int64_t length = job_.sets[b].length;
       int64_t count = 1;  // neighbours of one length share a register
       while (count < sets_a_vector() && b + count < end && job_.sets[b + count].length == length)
         ++count;
-      if (length > 0) sort_staged(b, count, length, scratch);
+      if (length > 0) {
+        prepare(stage, length, count);
+        sort_staged(stage, b, scratch);
+      }
       for (; count > 0; --count, ++b) pad(job_.sets[b], 0, job_.channels);
     }
   }
 
-  // Sorts `count` sets of n rows in memory of their own, a register wide. Where half a register holds
-  // them, they are placed so that their keys fill one register and not half of two.
-  void sort_staged(int64_t b, int64_t count, int64_t n, char* scratch) const {
-    const int64_t c = job_.channels, bytes = sizeof(Bits), used = count * c;
-    const bool halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
-    const auto place = [=](int64_t i) { return halved ? Row::column(0, static_cast<int>(i)) : i; };
-    char* from = scratch;
-    char* to = from + n * kLanes * bytes;
-    char* index = to + n * kLanes * bytes;
-    uint8_t mask[kVectorBytes] = {};
-    if (used < kLanes) std::memset(from, 0, n * kLanes * bytes);
-    for (int64_t i = 0; i < used; ++i) {
-      const char* x = source(b + i / c, job_.sets[b + i / c]) + i % c * bytes;
-      copy_column<Bits>(from + place(i) * bytes, kLanes, x, job_.x.row_stride, n);
-      if (job_.mask) mask[place(i)] = job_.mask[i % c];
-    }
-    sort({from, to, index, kLanes, kLanes, n, kLanes, place(used - 1) + 1, halved ? 1 : Row::kParts,
-          job_.mask ? mask : nullptr, job_.descending},
-         scratch + stage_bytes(n));
-    for (int64_t i = 0; i < used; ++i) {
-      const int64_t first = job_.sets[b + i / c].first;
-      copy_column<Bits>(values(first, i % c), c, to + place(i) * bytes, kLanes, n);
-      copy_indices(indices(first, i % c), c, index + place(i) * job_.index_bytes, kLanes, n);
+  // Where the columns of `count` neighbouring sets of n rows go in memory a register wide. Where half
+  // a register holds them, they are placed so that their keys fill one register and not half of two.
+  struct Stage {
+    int64_t n = 0, count = 0;
+    bool halved = false;
+    // `from` and `to` from their first element on; places are below kLanes, which GCC cannot see.
+    int64_t place[kLanes], from[kLanes], to[kLanes];
+    uint8_t mask[4 * kLanes];
+  };
+
+  void prepare(Stage& stage, int64_t n, int64_t count) const {
+    if (stage.n == n && stage.count == count) return;
+    const int64_t c = job_.channels, used = count * c;
+    const bool packed = job_.sets.packed();
+    const int64_t from = packed ? n * job_.x.row_stride : job_.x.set_stride;
+    const int64_t to = (packed ? n : job_.sets.rows) * c;
+    stage.n = n, stage.count = count;
+    stage.halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
+    for (int64_t i = 0; i < used && i < kLanes; ++i) {
+      const int64_t place = stage.halved ? Row::column(0, static_cast<int>(i)) : i;
+      stage.place[i] = place;
+      stage.from[i] = i / c * from + i % c;
+      stage.to[i] = i / c * to + i % c;
+      if (job_.mask) stage.mask[place] = job_.mask[i % c];
     }
   }
 
-  // Moves n elements; strides count elements.
+  void sort_staged(const Stage& stage, int64_t b, char* scratch) const {
+    const int64_t n = stage.n, used = stage.count * job_.channels;
+    const Set set = job_.sets[b];
+    const Bits* x = reinterpret_cast<const Bits*>(source(b, set));
+    Bits* from = reinterpret_cast<Bits*>(scratch);
+    Bits* to = from + n * kLanes;
+    char* index = reinterpret_cast<char*>(to + n * kLanes);
+    if (used < kLanes) std::memset(from, 0, n * kVectorBytes);
+    for (int64_t r = 0; r < n; ++r, x += job_.x.row_stride)
+      for (int64_t i = 0; i < used; ++i) from[r * kLanes + stage.place[i]] = x[stage.from[i]];
+    sort({scratch, reinterpret_cast<char*>(to), index, kLanes, kLanes, n, kLanes,
+          stage.place[used - 1] + 1, stage.halved ? 1 : Row::kParts,
+          job_.mask ? stage.mask : nullptr, job_.descending},
+         scratch + stage_bytes(n));
+    unstage<Bits>(stage, values(set.first, 0), to);
+    switch (job_.index_bytes) {
+      case 1: return unstage<int8_t>(stage, indices(set.first, 0), index);
+      case 2: return unstage<int16_t>(stage, indices(set.first, 0), index);
+      case 4: return unstage<int32_t>(stage, indices(set.first, 0), index);
+      case 8: return unstage<int64_t>(stage, indices(set.first, 0), index);
+    }
+  }
+
   template <class T>
-  static void copy_column(void* to, int64_t to_stride, const void* from, int64_t from_stride,
-                          int64_t n) {
+  void unstage(const Stage& stage, void* to, const void* from) const {
     T* out = static_cast<T*>(to);
     const T* in = static_cast<const T*>(from);
-    for (int64_t r = 0; r < n; ++r) out[r * to_stride] = in[r * from_stride];
-  }
-  void copy_indices(void* to, int64_t to_stride, const void* from, int64_t from_stride,
-                    int64_t n) const {
-    switch (job_.index_bytes) {
-      case 1: return copy_column<int8_t>(to, to_stride, from, from_stride, n);
-      case 2: return copy_column<int16_t>(to, to_stride, from, from_stride, n);
-      case 4: return copy_column<int32_t>(to, to_stride, from, from_stride, n);
-      case 8: return copy_column<int64_t>(to, to_stride, from, from_stride, n);
-    }
+    const int64_t used = stage.count * job_.channels;
+    for (int64_t r = 0; r < stage.n; ++r, out += job_.channels, in += kLanes)
+      for (int64_t i = 0; i < used; ++i) out[stage.to[i]] = in[stage.place[i]];
   }
 
   // Padding comes out as zeros that stay in their rows.

@@ -16,6 +16,7 @@ BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": re
 
 _forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None
 _chosen: dict[str, ModuleType] = {}
+_implementations: dict[tuple[str, str], Any] = {}
 
 
 def problem(name: str, device_type: str) -> str | None:
@@ -53,7 +54,12 @@ def _check_forced(name: str, device_type: str) -> None:
 
 def implementation(operator: str, device_type: str) -> Any:
     """A backend's function for an operator; what a backend does not have, the reference does."""
-    return getattr(choose(device_type), operator, None) or getattr(reference, operator)
+    found = _implementations.get((operator, device_type))
+    if found is None:
+        backend = choose(device_type)
+        found = getattr(backend, operator, None) or getattr(reference, operator)
+        _implementations[operator, device_type] = found
+    return found
 
 
 @contextlib.contextmanager
@@ -64,11 +70,16 @@ def use_backend(name: str) -> Iterator[None]:
         >>> with use_backend("reference"):
         ...     values = column_sort(x, return_indices=False)
     """
-    global _forced
-    before, _forced = _forced, name
-    _chosen.clear()
+    before = _forced
+    _force(name)
     try:
         yield
     finally:
-        _forced = before
-        _chosen.clear()
+        _force(before)
+
+
+def _force(name: str | None) -> None:
+    global _forced
+    _forced = name
+    _chosen.clear()
+    _implementations.clear()

@@ -3,8 +3,9 @@
 import ctypes
 import math
 import os
-from ctypes import c_int, c_int64, c_void_p
+from ctypes import c_char_p, c_void_p
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import torch
@@ -19,15 +20,8 @@ SIMD_LEVELS = ("baseline", "avx2", "avx512")
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _BAD_SIZES, _NO_MEMORY = 1, 2
 _MOST_HALF_ROWS = 1 << 16  # a 16-bit key and its row share 32 bits
-_SETS = (c_void_p, c_int, c_int64, c_int64, c_int64, c_int)
-_SIGNATURES = {
-    "column_sort": (
-        *(c_void_p, c_int64, c_int64, c_void_p, c_void_p, c_int, c_void_p, c_int, c_int),
-        *_SETS,
-    ),
-    "column_permute": (c_void_p, c_void_p, c_void_p, c_int, c_int, c_int, *_SETS),
-    "max_exchange": (c_void_p, c_void_p, c_void_p, c_int, c_int, *_SETS),
-}
+# An operator's arguments as one array of words (see `SortWords` and others in csrc/api.cpp).
+_SORT_WORDS, _PERMUTE_WORDS, _EXCHANGE_WORDS = Struct("@15q"), Struct("@12q"), Struct("@11q")
 
 
 def _load() -> tuple[Any, str | None]:
@@ -39,9 +33,9 @@ def _load() -> tuple[Any, str | None]:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         return None, f"the C++ kernels could not be loaded: {error}"
-    for name, arguments in _SIGNATURES.items():
-        getattr(library, f"slicegraph_{name}").argtypes = arguments
-    library.slicegraph_simd_level.restype = ctypes.c_char_p
+    for operator in ("column_sort", "column_permute", "max_exchange"):
+        getattr(library, f"slicegraph_{operator}").argtypes = (c_char_p,)
+    library.slicegraph_simd_level.restype = c_char_p
     library.slicegraph_borrow_threads.argtypes = (c_void_p,)
     library.slicegraph_borrow_threads(_torch_threads())
     return library, None
@@ -124,18 +118,19 @@ def _sort(
         mask = mask.contiguous()
     strides = x.stride()
     _alive, sets = _sets(x, lengths, ptr)
-    status = _library.slicegraph_column_sort(
+    words = _SORT_WORDS.pack(
         x.data_ptr(),
         strides[0] if len(strides) == 3 else x.shape[-2] * x.shape[-1],
         strides[-2],
         values.data_ptr(),
-        None if indices is None else indices.data_ptr(),
+        0 if indices is None else indices.data_ptr(),
         index_bytes,
-        None if mask is None else mask.data_ptr(),
+        0 if mask is None else mask.data_ptr(),
         descending,
         _DTYPES[x.dtype],
         *sets,
     )
+    status = _library.slicegraph_column_sort(words)
     if status:
         _raise(status, "column_sort", x, lengths, ptr)
     return values
@@ -182,7 +177,7 @@ def _permute(
     out = _empty_like(g, g.dtype)
     g, indices = g.contiguous(), indices.contiguous()
     _alive, sets = _sets(g, lengths, ptr)
-    status = _library.slicegraph_column_permute(
+    words = _PERMUTE_WORDS.pack(
         g.data_ptr(),
         out.data_ptr(),
         indices.data_ptr(),
@@ -191,6 +186,7 @@ def _permute(
         scatter,
         *sets,
     )
+    status = _library.slicegraph_column_permute(words)
     if status:
         _raise(status, "column_scatter" if scatter else "column_gather", g, lengths, ptr)
     return out
@@ -214,14 +210,10 @@ def _exchange(
     values = _empty_like(x, x.dtype)
     x = x.contiguous()
     _alive, sets = _sets(x, lengths, ptr)
-    status = _library.slicegraph_max_exchange(
-        x.data_ptr(),
-        values.data_ptr(),
-        where.data_ptr(),
-        _DTYPES[x.dtype],
-        search,
-        *sets,
+    words = _EXCHANGE_WORDS.pack(
+        x.data_ptr(), values.data_ptr(), where.data_ptr(), _DTYPES[x.dtype], search, *sets
     )
+    status = _library.slicegraph_max_exchange(words)
     if status:
         _raise(status, "max_exchange", x, lengths, ptr)
     return values
@@ -236,8 +228,8 @@ def _empty_like(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _sets(
     x: Tensor, lengths: Tensor | None, ptr: Tensor | None
-) -> tuple[Tensor | None, tuple[int | None, int, int, int, int, int]]:
-    """The arguments that say how the rows of `x` fall into sets (see `Sets` in csrc/job.h).
+) -> tuple[Tensor | None, tuple[int, ...]]:
+    """The words that say how the rows of `x` fall into sets (see `Layout` in csrc/job.h).
 
     They come with the tensor that they point to, which must live as long as they are used.
     """
@@ -249,7 +241,7 @@ def _sets(
     *batch, rows, channels = x.shape
     count = math.prod(batch)
     if lengths is None:
-        return None, (None, 0, count, rows, channels, threads)
+        return None, (0, 0, count, rows, channels, threads)
     lengths = lengths.contiguous()
     layout = 1 if lengths.dtype == torch.int32 else 2
     return lengths, (lengths.data_ptr(), layout, count, rows, channels, threads)
