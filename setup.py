@@ -65,7 +65,7 @@ def accepts(compiler: list[str], flags: list[str], folder: Path) -> bool:
 
 
 def compile_jobs(compiler: list[str], folder: Path) -> dict[Path, list[str]]:
-    """What to compile, by object file: api.cpp once, level.cpp once for each SIMD level."""
+    """What to compile, by object file: level.cpp once for each SIMD level, all else once."""
     levels, api = dict(BASELINE), [str(CSRC / "api.cpp")]
     if platform.machine().lower() in ("x86_64", "amd64"):
         refused = [name for name in X86_LEVELS if not accepts(compiler, X86_LEVELS[name], folder)]
@@ -73,6 +73,7 @@ def compile_jobs(compiler: list[str], folder: Path) -> dict[Path, list[str]]:
         api += ["-DSLICEGRAPH_X86_LEVELS=1"]
         api += [f"-DSLICEGRAPH_WITHOUT_{name.upper()}" for name in refused]
     jobs = {folder / "api.o": api}
+    jobs |= {folder / f"{file.stem}.o": [str(file)] for file in sorted(CSRC.glob("*_api.cpp"))}
     for name, flags in levels.items():
         level = [str(CSRC / "level.cpp"), f"-DSLICEGRAPH_LEVEL={name}", *flags]
         jobs[folder / f"level_{name}.o"] = level

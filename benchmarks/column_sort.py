@@ -109,12 +109,13 @@ def print_widths() -> None:
     for shape in SHAPES:
         single = torch.randn(shape, requires_grad=True)
         half = single.detach().bfloat16().requires_grad_()
+        constants = single.detach(), half.detach()
         ms = median_ms(
             {
                 "float32": lambda x=single: column_sort(x, return_indices=False),
                 "bfloat16": lambda x=half: column_sort(x, return_indices=False),
-                "float32 values": lambda x=single.detach(): column_sort(x, return_indices=False),
-                "bfloat16 values": lambda x=half.detach(): column_sort(x, return_indices=False),
+                "float32 values": lambda x=constants[0]: column_sort(x, return_indices=False),
+                "bfloat16 values": lambda x=constants[1]: column_sort(x, return_indices=False),
             },
             9,
         )

@@ -13,13 +13,15 @@ class RadixColumns {
   using Bits = typename K::Bits;
   using Scalar = typename K::Scalar;
 
-  static constexpr int kPasses = (K::kKeyBits + 10) / 11;
-  static constexpr int kDigit = (K::kKeyBits + kPasses - 1) / kPasses;
-  static constexpr int kBuckets = 1 << kDigit;
+  // Wide digits need fewer passes, narrow ones fewer buckets.
+  static constexpr int kWide = 11, kNarrow = 8;
+  static constexpr int64_t kNarrowRows = 1500;
+  static constexpr int passes(int digit) { return (K::kKeyBits + digit - 1) / digit; }
 
   // Nanoseconds to sort one of some columns, as measured, to compare with the network's.
   static constexpr double cost(int64_t n, int64_t columns) {
-    return kPasses * ((columns < 8 ? 2.0 : 3.5) * n + 0.5 * kBuckets);
+    const int digit = n < kNarrowRows ? kNarrow : kWide;
+    return passes(digit) * ((columns < 8 ? 2.0 : 3.5) * n + 0.5 * (1 << digit));
   }
 
   static int64_t scratch_bytes(int64_t n, int64_t columns) {
@@ -51,7 +53,8 @@ class RadixColumns {
     for (int c = 0; c < block_.lanes; ++c) {
       // The passes end in one of two buffers; the other one serves the next column.
       Scalar* column = columns_ + c * pitch_;
-      sorted_[c] = sort_column(column, spare, block_.rows);
+      sorted_[c] = block_.rows < kNarrowRows ? sort_column<kNarrow>(column, spare, block_.rows)
+                                             : sort_column<kWide>(column, spare, block_.rows);
       spare = sorted_[c] == column ? spare : column;
     }
   }
@@ -93,11 +96,12 @@ class RadixColumns {
     }
   }
 
-  static SLICEGRAPH_INLINE int digit(Scalar s, int pass) {
-    return static_cast<int>(K::scalar_bits(s) >> (pass * kDigit)) & (kBuckets - 1);
-  }
-
+  template <int kDigit>
   static Scalar* sort_column(Scalar* from, Scalar* to, int64_t n) {
+    constexpr int kPasses = passes(kDigit), kBuckets = 1 << kDigit;
+    const auto digit = [](Scalar s, int pass) {
+      return static_cast<int>(K::scalar_bits(s) >> (pass * kDigit)) & (kBuckets - 1);
+    };
     uint32_t counts[kPasses][kBuckets] = {};
     for (int64_t i = 0; i < n; ++i) {
       for (int pass = 0; pass < kPasses; ++pass) ++counts[pass][digit(from[i], pass)];

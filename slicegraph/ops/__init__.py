@@ -1,8 +1,16 @@
-"""Column-wise sorting of sets: one meaning, several backends."""
+"""Column-wise sorting of sets, shortest paths of graphs: one meaning, several backends."""
 
 from slicegraph.ops.backends import use_backend
 from slicegraph.ops.column_sort import column_sort
 from slicegraph.ops.interleave import interleave_descending
 from slicegraph.ops.max_exchange import max_exchange
+from slicegraph.ops.shortest_paths import ShortestPaths, shortest_paths
 
-__all__ = ["column_sort", "interleave_descending", "max_exchange", "use_backend"]
+__all__ = [
+    "ShortestPaths",
+    "column_sort",
+    "interleave_descending",
+    "max_exchange",
+    "shortest_paths",
+    "use_backend",
+]

@@ -29,7 +29,21 @@ def column_sort(
     *,
     return_indices: Literal[False],
 ) -> Tensor: ...
-def column_sort(x, lengths=None, ptr=None, descending=False, return_indices=True):
+@overload
+def column_sort(
+    x: Tensor,
+    lengths: Tensor | None = None,
+    ptr: Tensor | None = None,
+    descending: Direction = False,
+    return_indices: bool = True,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def column_sort(
+    x: Tensor,
+    lengths: Tensor | None = None,
+    ptr: Tensor | None = None,
+    descending: Direction = False,
+    return_indices: bool = True,
+) -> Tensor | tuple[Tensor, Tensor]:
     r"""Sorts every column of every set, the operator of the Sliceformer paper.
 
     .. math:: y_{\cdot c} = \mathrm{sort}(x_{1c}, \ldots, x_{nc})
@@ -80,7 +94,21 @@ def sort_columns(
     descending: Direction,
     return_indices: Literal[False],
 ) -> Tensor: ...
-def sort_columns(x, lengths, ptr, descending, return_indices):
+@overload
+def sort_columns(
+    x: Tensor,
+    lengths: Tensor | None,
+    ptr: Tensor | None,
+    descending: Direction,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]: ...
+def sort_columns(
+    x: Tensor,
+    lengths: Tensor | None,
+    ptr: Tensor | None,
+    descending: Direction,
+    return_indices: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
     """`column_sort` for callers whose sets are right by construction: never waits for a GPU."""
     mask = None if isinstance(descending, bool) else _direction_mask(descending, x)
     down = descending is True

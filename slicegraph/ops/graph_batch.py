@@ -32,10 +32,10 @@ def graph_offsets(name: str, edge_index: Tensor, ptr: Tensor) -> Tensor:
     _check_ptr(name, ptr)
     num_nodes, sizes = int(ptr[-1]), ptr.diff()
     if bool((outside := ((edge_index < 0) | (edge_index >= num_nodes)).any(0)).any()):
-        raise ValueError(f"{name}: {_edge(edge_index, outside)} leaves the {num_nodes} nodes of ptr")
+        raise ValueError(f"{name}: {_edge(edge_index, outside)} is beyond the {num_nodes} nodes")
     start, end = set_of_row(ptr, num_nodes)[edge_index]
     if bool((crossing := start != end).any()):
-        raise ValueError(f"{name}: {_edge(edge_index, crossing)} joins two graphs of ptr")
+        raise ValueError(f"{name}: {_edge(edge_index, crossing)} joins two graphs")
     if bool((descends := start[1:] < start[:-1]).any()):
         raise ValueError(f"{name}: {_ungrouped(start, _first(descends))}")
     counts = torch.stack([sizes * sizes, start.bincount(minlength=len(sizes))])

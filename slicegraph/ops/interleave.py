@@ -9,7 +9,8 @@ def interleave_descending(num_channels: int, layer: int, num_layers: int) -> Ten
 
     Column :math:`i = 1..C` of layer :math:`n = 1..L` is sorted in ascending order where
     :math:`\sin(2^{L-n} \pi i / C) \ge 0` and in descending order elsewhere. The sign is taken
-    exactly: with :math:`q = 2^{L-n} i` the sine is negative iff ``q % C != 0`` and ``q // C`` is odd.
+    exactly: with :math:`q = 2^{L-n} i` the sine is negative iff ``q % C != 0`` and ``q // C`` is
+    odd.
 
     Args:
         num_channels: the number of columns :math:`C`.

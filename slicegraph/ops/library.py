@@ -1,7 +1,7 @@
 """The operators as torch sees them: one schema, one fake and one gradient each.
 
-A call costs microseconds, and small sets are sorted in fewer. So what nobody watches (no compiler, no
-dispatch mode, no tensor subclass) goes straight to the backend, and gradients are
+A call costs microseconds, and small sets are sorted in fewer. So what nobody watches (no compiler,
+no dispatch mode, no tensor subclass) goes straight to the backend, and gradients are
 `torch.autograd.Function`s: the wrapper that `torch.library.register_autograd` builds costs
 20 microseconds a call more.
 """
@@ -54,7 +54,7 @@ class Operator:
     def below_autograd(self, x: Tensor, *rest: Any) -> Any:
         """The operator alone, with no record of how to differentiate it."""
         if not _watched(x):
-            return self._run(x, *rest)
+            return implementation(self.name, x.device.type)(x, *rest)
         with torch._C._AutoDispatchBelowAutograd():
             return self.op(x, *rest)
 
@@ -91,11 +91,11 @@ column_sort = Operator(
 column_sort_values = Operator(
     "column_sort_values", f"Tensor x, {_SETS}, Tensor? mask, bool descending", "Tensor", _like
 )
-column_scatter = Operator(
-    "column_scatter", f"Tensor g, Tensor indices, {_SETS}", "Tensor", _like
-)
+column_scatter = Operator("column_scatter", f"Tensor g, Tensor indices, {_SETS}", "Tensor", _like)
 column_gather = Operator("column_gather", f"Tensor g, Tensor indices, {_SETS}", "Tensor", _like)
-max_exchange = Operator("max_exchange", f"Tensor x, {_SETS}", "(Tensor, Tensor)", _fake_max_exchange)
+max_exchange = Operator(
+    "max_exchange", f"Tensor x, {_SETS}", "(Tensor, Tensor)", _fake_max_exchange
+)
 exchange_rows = Operator("exchange_rows", f"Tensor x, Tensor where, {_SETS}", "Tensor", _like)
 
 
@@ -115,9 +115,7 @@ def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
 class _ColumnSort(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x, lengths, ptr, mask, descending, index_bytes):
-        values, indices = column_sort.below_autograd(
-            x, lengths, ptr, mask, descending, index_bytes
-        )
+        values, indices = column_sort.below_autograd(x, lengths, ptr, mask, descending, index_bytes)
         ctx.mark_non_differentiable(indices)
         ctx.save_for_backward(indices, lengths, ptr)
         return values, indices
@@ -131,9 +129,7 @@ class _ColumnSortValues(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x, lengths, ptr, mask, descending):
         index_bytes = _index_bytes(x, ptr)
-        values, indices = column_sort.below_autograd(
-            x, lengths, ptr, mask, descending, index_bytes
-        )
+        values, indices = column_sort.below_autograd(x, lengths, ptr, mask, descending, index_bytes)
         ctx.save_for_backward(indices, lengths, ptr)
         return values
 

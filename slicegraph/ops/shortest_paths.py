@@ -70,10 +70,7 @@ def shortest_paths(
                 [ 0,  2]], dtype=torch.int16)
     """
     check_graphs("shortest_paths", edge_index, ptr)
-    if not 1 <= max_distance <= 32766:
-        raise ValueError(f"shortest_paths: max_distance = {max_distance} is not in 1..32766")
-    if max_hops < 0:
-        raise ValueError(f"shortest_paths: max_hops = {max_hops} is negative")
+    check_limits("shortest_paths", max_distance, max_hops)
     edge_index, ptr = edge_index.contiguous(), ptr.long().contiguous()
     backend = _backend()
     pair_ptr, edge_ptr = backend.graph_offsets("shortest_paths", edge_index, ptr)
@@ -82,6 +79,14 @@ def shortest_paths(
     path = torch.empty(num_pairs, max_hops, dtype=_path_dtype(edge_ptr))
     backend.shortest_paths(edge_index, ptr, max_distance, distance, path, pair_ptr, edge_ptr)
     return ShortestPaths(distance, path, pair_ptr, edge_ptr)
+
+
+def check_limits(name: str, max_distance: int, max_hops: int) -> None:
+    """Raises unless distances fit an int16 and hops can be counted."""
+    if not 1 <= max_distance <= 32766:
+        raise ValueError(f"{name}: max_distance = {max_distance} is not in 1..32766")
+    if max_hops < 0:
+        raise ValueError(f"{name}: max_hops = {max_hops} is negative")
 
 
 def _backend() -> ModuleType:

@@ -16,7 +16,10 @@ SORT = "import torch; from slicegraph.ops import column_sort; column_sort(torch.
 
 def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
     )
 
 
@@ -53,7 +56,8 @@ def test_environment_with_an_unknown_name_lists_the_available_ones() -> None:
     result = _run(SORT, SLICEGRAPH_BACKEND="gpu")
     assert result.returncode != 0
     assert "ValueError: SLICEGRAPH_BACKEND: 'gpu'" in result.stderr
-    assert "available: " in result.stderr and "reference" in result.stderr
+    assert "available: " in result.stderr
+    assert "reference" in result.stderr
 
 
 def test_environment_with_an_unavailable_name_says_why() -> None:

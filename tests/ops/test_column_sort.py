@@ -59,7 +59,7 @@ def test_equals_torch_on_every_size(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-@pytest.mark.parametrize("rows, channels", [(1000, 17), (5000, 2), (20000, 1), (3000, 40)])
+@pytest.mark.parametrize(("rows", "channels"), [(1000, 17), (5000, 2), (20000, 1), (3000, 40)])
 def test_equals_torch_on_long_columns(
     backend: str, rows: int, channels: int, dtype: torch.dtype
 ) -> None:
@@ -194,8 +194,12 @@ def test_descending_may_be_a_list(backend: str) -> None:
 def ragged_sets(draw: st.DrawFn) -> tuple[list[int], int, torch.dtype, int, bool]:
     lengths = draw(st.lists(st.integers(0, 40), min_size=1, max_size=5))
     channels = draw(st.integers(1, 40))
-    return lengths, channels, draw(st.sampled_from(DTYPES)), draw(st.integers(0, 99)), draw(
-        st.booleans()
+    return (
+        lengths,
+        channels,
+        draw(st.sampled_from(DTYPES)),
+        draw(st.integers(0, 99)),
+        draw(st.booleans()),
     )
 
 

@@ -106,7 +106,11 @@ def test_wrong_input_is_named(backend: str, case: str) -> None:
 
 @pytest.mark.parametrize("case", ["lengths_beyond_rows", "ptr_descends", "ptr_ends_late"])
 def test_wrong_sizes_are_named_when_gradients_are_needed(backend: str, case: str) -> None:
-    x = X.clone().requires_grad_() if case.startswith("lengths") else PACKED.clone().requires_grad_()
+    x = (
+        X.clone().requires_grad_()
+        if case.startswith("lengths")
+        else PACKED.clone().requires_grad_()
+    )
     sizes = {
         "lengths_beyond_rows": {"lengths": torch.tensor([1, 2, 3, 17])},
         "ptr_descends": {"ptr": torch.tensor([0, 5, 3, 7])},

@@ -37,7 +37,7 @@ def test_gradcheck_and_gradgradcheck(backend: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("rows, channels", [(1, 3), (20, 3), (300, 40), (1000, 1), (40000, 2)])
+@pytest.mark.parametrize(("rows", "channels"), [(1, 3), (20, 3), (300, 40), (1000, 1), (40000, 2)])
 def test_gradient_equals_torch_scatter(
     backend: str, rows: int, channels: int, dtype: torch.dtype
 ) -> None:
@@ -57,7 +57,9 @@ def test_packed_permutation_of_long_batches_is_saved_narrow() -> None:
     x = torch.randn(40_000, 2, requires_grad=True)
     ptr = torch.arange(0, 40_001, 20)
     saved: list[torch.dtype] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.dtype) or t, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: saved.append(t.dtype) or t, lambda t: t
+    ):
         values = column_sort(x, ptr=ptr, return_indices=False)
     assert torch.uint8 in saved
     values.sum().backward()
@@ -65,12 +67,14 @@ def test_packed_permutation_of_long_batches_is_saved_narrow() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows, dtype", [(256, torch.uint8), (257, torch.int16), (32769, torch.int32)]
+    ("rows", "dtype"), [(256, torch.uint8), (257, torch.int16), (32769, torch.int32)]
 )
 def test_permutation_is_saved_in_the_narrowest_integer(rows: int, dtype: torch.dtype) -> None:
     x = torch.randn(rows, 1, requires_grad=True)
     saved: list[torch.dtype] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t.dtype) or t, lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: saved.append(t.dtype) or t, lambda t: t
+    ):
         column_sort(x, return_indices=False)
     assert saved == [dtype]
 

@@ -8,7 +8,9 @@ import torch
 from slicegraph.ops import interleave_descending
 
 
-@pytest.mark.parametrize("channels, num_layers", [(1, 1), (4, 3), (6, 5), (12, 4), (80, 12), (97, 3)])
+@pytest.mark.parametrize(
+    ("channels", "num_layers"), [(1, 1), (4, 3), (6, 5), (12, 4), (80, 12), (97, 3)]
+)
 def test_is_the_sign_of_the_sine(channels: int, num_layers: int) -> None:
     for layer in range(1, num_layers + 1):
         expected = [
@@ -35,11 +37,12 @@ def test_hundreds_of_layers_are_exact() -> None:
 
 def test_no_channels() -> None:
     mask = interleave_descending(0, 1, 1)
-    assert mask.shape == (0,) and mask.dtype == torch.bool
+    assert mask.shape == (0,)
+    assert mask.dtype == torch.bool
 
 
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("arguments", "message"),
     [
         ((8, 0, 4), "layer = 0 is not in 1..4"),
         ((8, 5, 4), "layer = 5 is not in 1..4"),

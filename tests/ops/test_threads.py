@@ -26,7 +26,8 @@ def test_callable_from_several_threads_at_once() -> None:
         results = list(pool.map(lambda x: column_sort(x), inputs * 3))
     for x, (values, indices) in zip(inputs * 3, results, strict=True):
         expected = torch.sort(x, dim=1, stable=True)
-        assert torch.equal(values, expected.values) and torch.equal(indices, expected.indices)
+        assert torch.equal(values, expected.values)
+        assert torch.equal(indices, expected.indices)
 
 
 def test_gradients_from_several_threads_at_once() -> None:
@@ -92,7 +93,8 @@ def test_result_does_not_depend_on_the_number_of_threads() -> None:
     finally:
         torch.set_num_threads(before)
     for values, indices in results[1:]:
-        assert torch.equal(values, results[0][0]) and torch.equal(indices, results[0][1])
+        assert torch.equal(values, results[0][0])
+        assert torch.equal(indices, results[0][1])
 
 
 COUNT_THREADS = """
@@ -120,4 +122,5 @@ def test_same_bits_every_time() -> None:
     first = column_sort(x)
     for _ in range(3):
         again = column_sort(x)
-        assert torch.equal(first[0], again[0]) and torch.equal(first[1], again[1])
+        assert torch.equal(first[0], again[0])
+        assert torch.equal(first[1], again[1])

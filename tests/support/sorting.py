@@ -1,5 +1,7 @@
 """What the column sort must give, from `torch.sort` on one set at a time."""
 
+import itertools
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,8 @@ DTYPES = list(BITS)
 
 
 def assert_same_bits(actual: Tensor, expected: Tensor) -> None:
-    assert actual.dtype == expected.dtype and actual.shape == expected.shape
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
     assert actual.is_contiguous()
     bits = BITS[actual.dtype]
     assert torch.equal(actual.view(bits), expected.contiguous().view(bits))
@@ -24,8 +27,7 @@ def sort_set(x: Tensor, descending: bool | Tensor) -> tuple[Tensor, Tensor]:
     if isinstance(descending, bool):
         return torch.sort(x, dim=0, stable=True, descending=descending)
     columns = [
-        torch.sort(x[:, c], stable=True, descending=bool(down))
-        for c, down in enumerate(descending)
+        torch.sort(x[:, c], stable=True, descending=bool(down)) for c, down in enumerate(descending)
     ]
     if not columns:
         return x.clone(), torch.empty_like(x, dtype=torch.int64)
@@ -44,13 +46,13 @@ def sort_dense(x: Tensor, lengths: list[int], descending: bool | Tensor) -> tupl
 
 def sort_packed(x: Tensor, ptr: list[int], descending: bool | Tensor) -> tuple[Tensor, Tensor]:
     values, indices = torch.empty_like(x), torch.empty_like(x, dtype=torch.int64)
-    for first, end in zip(ptr, ptr[1:], strict=False):
+    for first, end in itertools.pairwise(ptr):
         values[first:end], indices[first:end] = sort_set(x[first:end], descending)
     return values, indices
 
 
 def awkward(*shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-    """Random values among ties, signed zeros, infinities and NaNs of both signs and two payloads."""
+    """Random values among ties, signed zeros, infinities, NaNs of both signs and two payloads."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(shape, generator=generator).to(dtype)
     nan = torch.tensor([torch.nan], dtype=dtype)

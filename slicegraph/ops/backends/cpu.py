@@ -28,7 +28,7 @@ def _load() -> tuple[Any, str | None]:
     """The library, or why there is none."""
     path = Path(__file__).with_name("_kernels.so")
     if not path.exists():
-        return None, "the C++ kernels were not built: reinstall slicegraph with a C++ compiler present"
+        return None, "the C++ kernels were not built; install again with a C++ compiler present"
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
@@ -162,9 +162,7 @@ def column_scatter(
     return _permute(g, indices, lengths, ptr, True)
 
 
-def column_gather(
-    g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None
-) -> Tensor:
+def column_gather(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
     """`out[r, c] = g[indices[r, c], c]`."""
     return _permute(g, indices, lengths, ptr, False)
 
@@ -247,9 +245,7 @@ def _sets(
     return lengths, (lengths.data_ptr(), layout, count, rows, channels, threads)
 
 
-def _raise(
-    status: int, name: str, x: Tensor, lengths: Tensor | None, ptr: Tensor | None
-) -> None:
+def _raise(status: int, name: str, x: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> None:
     if status == _BAD_SIZES:
         check_sizes(name, x, lengths, ptr)
     if status == _NO_MEMORY:

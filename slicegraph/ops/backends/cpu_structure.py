@@ -1,6 +1,7 @@
 """The C++ kernels for graphs, in the library that `cpu` has loaded."""
 
 from ctypes import c_int, c_int64, c_void_p
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,9 +9,9 @@ from torch import Tensor
 from slicegraph.ops import graph_batch
 from slicegraph.ops.backends import cpu
 
-_graph_offsets = getattr(cpu._library, "slicegraph_graph_offsets", None)
-_shortest_paths = getattr(cpu._library, "slicegraph_shortest_paths", None)
-if _graph_offsets is not None and _shortest_paths is not None:
+_graph_offsets: Any = getattr(cpu._library, "slicegraph_graph_offsets", None)
+_shortest_paths: Any = getattr(cpu._library, "slicegraph_shortest_paths", None)
+if _shortest_paths is not None:
     _graph_offsets.argtypes = (c_void_p, c_int64, c_void_p, c_int64, c_void_p)
     _shortest_paths.argtypes = (
         *(c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p),

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from slicegraph.ops.sets import INDEX_DTYPES, check_sizes, padding_rows, set_of_row
 
-
 AUTOMATIC = ("cpu", "cuda", "meta", "mps", "xpu")
 """Devices that are served unasked."""
 
@@ -77,9 +76,7 @@ def column_scatter(
     return torch.zeros_like(bits).scatter_(-2, _row_numbers(indices, ptr), bits).view(g.dtype)
 
 
-def column_gather(
-    g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None
-) -> Tensor:
+def column_gather(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None) -> Tensor:
     """`out[r, c] = g[indices[r, c], c]`: the gradient of a scatter."""
     out = _gather(g.contiguous(), _row_numbers(indices, ptr))
     return out if lengths is None else out.masked_fill(padding_rows(g, lengths), 0)

@@ -9,6 +9,7 @@ from slicegraph.ops.graph_batch import graph_offsets
 
 __all__ = ["graph_offsets", "shortest_paths"]
 
+
 def shortest_paths(
     edge_index: Tensor,
     ptr: Tensor,
@@ -23,14 +24,14 @@ def shortest_paths(
     for b in range(len(ptr) - 1):
         edges = edge_index[:, int(edge_ptr[b]) : int(edge_ptr[b + 1])] - ptr[b]
         neighbours = _neighbours(int(ptr[b + 1] - ptr[b]), *edges.tolist())
+        row = int(pair_ptr[b])
         for source in range(len(neighbours)):
-            hops, rows = _search(neighbours, source, max_hops)
-            start = int(pair_ptr[b]) + source * len(neighbours)
-            row = slice(start, start + len(neighbours))
-            distance[row] = torch.tensor(
-                [max_distance + 1 if h < 0 else min(h, max_distance) for h in hops]
-            )
-            path[row] = torch.tensor(rows.tolist(), dtype=path.dtype).view(len(neighbours), max_hops)
+            hops, found = _search(neighbours, source, max_hops)
+            clipped = [max_distance + 1 if h < 0 else min(h, max_distance) for h in hops]
+            end = row + len(neighbours)
+            distance[row:end] = torch.tensor(clipped)
+            path[row:end] = torch.tensor(found.tolist()).view(end - row, max_hops)
+            row = end
 
 
 def _neighbours(num_nodes: int, starts: list[int], ends: list[int]) -> list[list[tuple[int, int]]]:
