@@ -1,8 +1,29 @@
-"""Layers that sort: for sequences and sets, feature maps, and readouts."""
+"""Layers that sort: for sequences and sets, feature maps, graphs, and readouts."""
 
 from slicegraph.nn.aggregation import SliceSortAggregation
+from slicegraph.nn.encoder_block import EncoderBlock
+from slicegraph.nn.feature_table import FeatureTable
+from slicegraph.nn.graph_embedding import GraphEmbedding
+from slicegraph.nn.graph_readout import GraphReadout
+from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.order import Order
+from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.slice_sort import SliceSort
 from slicegraph.nn.slice_sort_2d import SliceSort2d
+from slicegraph.nn.slice_sort_conv import SliceSortConv
+from slicegraph.nn.structural_bias import StructuralBias
 
-__all__ = ["Order", "SliceSort", "SliceSort2d", "SliceSortAggregation"]
+__all__ = [
+    "EncoderBlock",
+    "FeatureTable",
+    "GraphEmbedding",
+    "GraphReadout",
+    "Mixer",
+    "Order",
+    "PairBias",
+    "SliceSort",
+    "SliceSort2d",
+    "SliceSortAggregation",
+    "SliceSortConv",
+    "StructuralBias",
+]

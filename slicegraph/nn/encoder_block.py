@@ -1,0 +1,52 @@
+"""One layer of an encoder: mix the rows of each set, then transform every row."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slicegraph.nn.mixer import Mixer
+from slicegraph.nn.pair_bias import PairBias
+
+
+class EncoderBlock(torch.nn.Module):
+    r"""The pre-norm block of Graphormer and of the `Sliceformer
+    <https://arxiv.org/abs/2310.17683>`_ paper.
+
+    .. math::
+        X' &= X + \mathrm{Mix}(\mathrm{LN}(X)) \\
+        Y &= X' + W_2 \, \mathrm{GELU}(W_1 \mathrm{LN}(X'))
+
+    Args:
+        mixer: how the rows of a set are mixed.
+        ffn_channels: the inner size of the feed-forward part.
+        dropout: the probability with which an entry of both branches is dropped in training.
+
+    Shapes:
+        x and output: ``[T, C]``, packed sets with ``ptr`` ``[B + 1]``; pairs as the mixer needs.
+
+    Example:
+        >>> block = EncoderBlock(Mixer(16, mixer="sort"), ffn_channels=32)
+        >>> block(torch.randn(5, 16), torch.tensor([0, 2, 5])).shape
+        torch.Size([5, 16])
+    """
+
+    def __init__(self, mixer: Mixer, ffn_channels: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.mixer_norm = torch.nn.LayerNorm(mixer.channels)
+        self.mixer = mixer
+        self.ffn_norm = torch.nn.LayerNorm(mixer.channels)
+        self.ffn_in = torch.nn.Linear(mixer.channels, ffn_channels)
+        self.ffn_out = torch.nn.Linear(ffn_channels, mixer.channels)
+
+    def reset_parameters(self) -> None:
+        """Draws the weights anew."""
+        for module in self.children():
+            module.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor, ptr: Tensor, pairs: PairBias | None = None) -> Tensor:
+        x = x + self._drop(self.mixer(self.mixer_norm(x), ptr, pairs))
+        return x + self._drop(self.ffn_out(functional.gelu(self.ffn_in(self.ffn_norm(x)))))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return functional.dropout(x, self.dropout) if self.training and self.dropout else x

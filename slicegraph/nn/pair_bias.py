@@ -1,0 +1,63 @@
+"""A bias for every pair of rows of a set, and the products it takes part in."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slicegraph.nn.padded_sets import PaddedSets
+
+
+class PairBias:
+    r"""What :class:`~slicegraph.nn.StructuralBias` makes of a batch, for all layers of a model.
+
+    The weights do not depend on what is mixed, so they are computed once, when first asked for.
+
+    .. math:: A = \mathrm{softmax}(B), \quad \mathrm{mix}(V) = A V, \quad
+        \mathrm{attend}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{D} + B) \, V
+
+    Args:
+        bias: ``[B, H, N, N]``, with a value far below all others where a column is padding.
+        sets: where the rows of the sets are.
+
+    Shapes:
+        values, queries, keys: packed ``[T, C]``; head ``h`` is the ``h``-th of ``H`` equal parts
+        of the channels.
+    """
+
+    def __init__(self, bias: Tensor, sets: PaddedSets) -> None:
+        self.bias, self.sets = bias, sets
+
+    @property
+    def heads(self) -> int:
+        return self.bias.shape[1]
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """``[B, H, N, N]``: the softmax of the bias, 0 in the columns that are padding."""
+        return self.bias.softmax(-1)
+
+    def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
+        """``[T, C]``: every row an average of its set's, by the weights."""
+        weights = self.weights.to(values.dtype)
+        if dropout:
+            weights = functional.dropout(weights, dropout)
+        return self._join(weights @ self._split(values))
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+        """``[T, C]``: scaled dot-product attention within each set, with the bias."""
+        q, k, v = map(self._split, (queries, keys, values))
+        bias = self.bias.to(values.dtype)
+        return self._join(functional.scaled_dot_product_attention(q, k, v, bias, dropout))
+
+    def _split(self, rows: Tensor) -> Tensor:
+        return self.sets.pad(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def _join(self, x: Tensor) -> Tensor:
+        return self.sets.unpad(x.transpose(1, 2).flatten(2))
+
+
+def padding_value(dtype: torch.dtype) -> float:
+    """What softmax takes for minus infinity, and a sum with scores does not overflow."""
+    return torch.finfo(dtype).min / 2

@@ -1,0 +1,230 @@
+"""GraphSliceformer: what it takes, what it gives, and the laws it keeps."""
+
+import pytest
+import torch
+from models.small_graphs import disconnected_graph, equal_graph, random_graph, renumbered
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+
+from slicegraph.models import PRESETS, GraphSliceformer
+from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
+from slicegraph.transforms import StructuralEncoding
+
+MIXERS = ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
+ORDERS = ["ascending", "descending", "interleave", "max_exchange"]
+ALIGNS = ["rows", "pivot"]
+READOUTS = ["token", "mean", "sum", "quantiles"]
+TINY = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 2}
+
+
+def model(name: str = "mini", **overrides) -> GraphSliceformer:
+    """A model with weights large enough that the bias and the sort matter."""
+    torch.manual_seed(0)
+    found = GraphSliceformer.from_preset(name, **overrides).eval()
+    with torch.no_grad():
+        for parameter in found.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.3)
+    return found
+
+
+def some_graphs() -> list[Data]:
+    return [*(random_graph(n, seed=n) for n in (7, 1, 4, 12, 2)), disconnected_graph()]
+
+
+@torch.no_grad()
+def run(found: torch.nn.Module, graphs: list[Data]) -> list[Tensor]:
+    return list(found(Batch.from_data_list(graphs)))
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("align", ALIGNS)
+def test_a_prediction_does_not_depend_on_companions(mixer, order, align):
+    found = model(mixer=mixer, order=order, align=align, **TINY)
+    assert_padding_invariant(found, some_graphs(), run, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+def test_no_readout_depends_on_companions(readout):
+    found = model(readout=readout, **TINY)
+    assert_padding_invariant(found, some_graphs(), run, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_no_preset_depends_on_companions(name):
+    found = GraphSliceformer.from_preset(name, num_layers=2).eval()
+    assert_padding_invariant(found, some_graphs(), run, rtol=0, atol=1e-5)
+
+
+def test_the_order_of_a_batch_does_not_matter():
+    found, graphs = model(**TINY), some_graphs()
+    forwards, backwards = run(found, graphs), run(found, graphs[::-1])
+    torch.testing.assert_close(torch.stack(backwards[::-1]), torch.stack(forwards))
+
+
+@pytest.mark.parametrize("mixer", ["attn", "qkv"])
+@pytest.mark.parametrize("readout", READOUTS)
+def test_attention_does_not_depend_on_the_numbering(mixer, readout):
+    trees = [random_graph(n, seed=n, extra_edges=0) for n in (7, 4, 12)]
+    found = model(mixer=mixer, readout=readout, **TINY)
+    assert_permutation_invariant(found, trees, run, permute=renumbered, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("readout", READOUTS)
+def test_pivot_does_not_depend_on_the_numbering(order, readout):
+    trees = [random_graph(n, seed=n, extra_edges=0) for n in (7, 4, 12)]
+    found = model(align="pivot", order=order, readout=readout, **TINY)
+    assert_permutation_invariant(found, trees, run, permute=renumbered, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_depend_on_the_numbering():
+    tree = random_graph(7, seed=7, extra_edges=0)
+    found = model(align="rows", **TINY)
+    before, after = run(found, [tree]), run(found, [renumbered(tree, torch.arange(7).flip(0))])
+    assert not torch.allclose(before[0], after[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@torch.no_grad()
+def test_an_encoding_in_the_batch_is_what_the_model_would_compute(mixer):
+    found, graphs = model(mixer=mixer, **TINY), some_graphs()
+    expected = found(Batch.from_data_list(graphs))
+    transform = StructuralEncoding()
+    whole = transform(Batch.from_data_list(graphs))
+    single = Batch.from_data_list([transform(g.clone()) for g in graphs])
+    loaded = next(iter(DataLoader([transform(g.clone()) for g in graphs], batch_size=6)))
+    for batch in (whole, single, loaded):
+        torch.testing.assert_close(found(batch), expected)
+
+
+@torch.no_grad()
+def test_one_graph_needs_no_batch():
+    found, graph = model(**TINY), random_graph(5)
+    torch.testing.assert_close(found(graph), found(Batch.from_data_list([graph])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        ({}, (6, 1)),
+        ({"num_targets": 3}, (6, 3)),
+        ({"num_targets": 3, "task": "binary"}, (6, 3)),
+        ({"num_targets": 3, "task": "multiclass", "num_classes": 4}, (6, 3, 4)),
+    ],
+)
+@pytest.mark.parametrize("readout", READOUTS)
+@torch.no_grad()
+def test_the_shape_of_a_prediction(arguments, shape, readout):
+    found = model(readout=readout, **TINY, **arguments)
+    assert found(Batch.from_data_list(some_graphs())).shape == shape
+
+
+def test_float_features():
+    arguments = {"node_vocabulary": None, "node_dim": 3, "edge_vocabulary": None, "edge_dim": 2}
+    found, graph = model(**TINY, **arguments), random_graph(5)
+    graph.x, graph.edge_attr = torch.randn(5, 3), torch.randn(graph.num_edges, 2)
+    assert found(graph).shape == (1, 1)
+
+
+def test_without_edge_features():
+    found, graph = model(**TINY, edge_vocabulary=None), random_graph(5)
+    graph.edge_attr = None
+    assert found(graph).shape == (1, 1)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("align", ALIGNS)
+def test_gradients_are_finite_on_degenerate_graphs(mixer, order, align):
+    found = model(mixer=mixer, order=order, align=align, **TINY).train()
+    batch = Batch.from_data_list([random_graph(1), disconnected_graph(), equal_graph()])
+    found(batch).square().sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in found.parameters() if p.grad is not None)
+    # The tables of W_k and of hop slots are used only where paths are that long.
+    assert all(p.grad is not None for p in found.parameters())
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_gradients(mixer):
+    arguments = {"node_vocabulary": None, "node_dim": 2, "edge_vocabulary": None, "edge_dim": 2}
+    tiny = TINY | {"channels": 4, "ffn_channels": 4, "max_distance": 6}
+    found = model(mixer=mixer, **tiny, **arguments).double()
+    graphs = [random_graph(3, seed=3), random_graph(1)]
+    for graph in graphs:
+        graph.edge_attr = torch.randn(graph.num_edges, 2).double()
+    batch = Batch.from_data_list(graphs)
+
+    def predict(x: Tensor) -> Tensor:
+        batch.x = x
+        return found(batch)
+
+    assert torch.autograd.gradcheck(predict, torch.randn(4, 2).double().requires_grad_())
+
+
+def test_dropout_is_for_training_alone():
+    found = model(**TINY, dropout=0.3, attention_dropout=0.3, input_dropout=0.3)
+    batch = Batch.from_data_list(some_graphs())
+    assert torch.equal(found(batch), found(batch))
+    found.train()
+    assert not torch.equal(found(batch), found(batch))
+
+
+def test_an_empty_batch_is_an_error():
+    nothing = Data(x=torch.empty(0, 9, dtype=torch.int64), edge_index=torch.empty(2, 0).long())
+    for batch in (nothing, Batch.from_data_list([nothing])):
+        with pytest.raises(ValueError, match="the batch is empty: 1 graphs with 0 nodes"):
+            model(**TINY)(batch)
+    with pytest.raises(ValueError, match="the batch has no x"):
+        model(**TINY)(Data())
+
+
+def test_a_graph_without_nodes_among_others():
+    empty = Data(
+        x=torch.empty(0, 9, dtype=torch.int64),
+        edge_index=torch.empty(2, 0).long(),
+        edge_attr=torch.empty(0, 3).long(),
+    )
+    graphs = [random_graph(4, seed=4), empty, random_graph(3, seed=3)]
+    for readout in READOUTS:
+        found = model(readout=readout, **TINY)
+        with_it, without = run(found, graphs), run(found, graphs[::2])
+        torch.testing.assert_close(torch.stack(with_it[::2]), torch.stack(without))
+
+
+def test_new_weights_are_small_and_padding_is_zero():
+    found = GraphSliceformer.from_preset("mini", vocabulary="graphormer")
+    assert bool((found.embedding.nodes.weight[0] == 0).all())
+    assert bool((found.structural_bias.distance[0] == 0).all())
+    matrix = found.blocks[0].mixer.value_proj.weight
+    assert float(matrix.detach().std()) == pytest.approx(0.01, rel=0.1)  # 0.02 / sqrt(4 layers)
+
+
+def test_the_papers_vocabulary_agrees_with_ours_on_the_same_rows():
+    """Only sizes differ: large tables with the rows of a small model make the small model."""
+    small = model(**TINY)
+    large = GraphSliceformer.from_preset("mini", vocabulary="graphormer", **TINY).eval()
+    state = large.state_dict()
+    for name, value in small.state_dict().items():
+        if value.shape == state[name].shape:
+            state[name] = value
+    state["structural_bias.distance"][1:256] = small.structural_bias.distance[:255]
+    state["structural_bias.distance"][511] = small.structural_bias.distance[255]
+    state["structural_bias.path_bias.weight"][:5] = small.structural_bias.path_bias.weight
+    for table in ("in_degree", "out_degree"):
+        rows = small.state_dict()[f"embedding.{table}.weight"]
+        state[f"embedding.{table}.weight"][1 : 1 + len(rows)] = rows
+    for name, part in (
+        ("embedding.nodes.weight", small.embedding.nodes),
+        ("structural_bias.path_bias.edge_table.weight", small.structural_bias.path_bias.edge_table),
+    ):
+        for column, (size, offset) in enumerate(
+            zip(part.vocabulary, part.offsets.tolist(), strict=True)
+        ):
+            start = 1 + 512 * column
+            state[name][start : start + size] = part.weight[offset : offset + size]
+    large.load_state_dict(state)
+    graphs = some_graphs()
+    torch.testing.assert_close(torch.stack(run(large, graphs)), torch.stack(run(small, graphs)))
