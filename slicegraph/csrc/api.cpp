@@ -217,7 +217,8 @@ SLICEGRAPH_API int slicegraph_max_exchange(const ExchangeWords* words) {
   const int64_t elements = w.sets.elements();
   if (w.sets.channels == 0) return kDone;
   expect_large_writes(job.values, elements * value_bytes(w.dtype));
-  for_each_task(kernels.exchange_tasks(job), useful_threads(4 * elements, w.sets.threads), 0,
-                [&](int64_t task, void*) { kernels.exchange(job, task); });
-  return kDone;
+  const int threads = useful_threads(4 * elements, w.sets.threads);
+  const bool done = for_each_task(kernels.exchange_tasks(job), threads, 0,
+                                  [&](int64_t task, void*) { kernels.exchange(job, task); });
+  return done ? kDone : kNoMemory;
 }

@@ -53,8 +53,8 @@ class ColumnSort {
   }
 
   int64_t scratch() const {
-    const int64_t n = job_.sets.longest, value = key_bytes<Value>(n), row = key_bytes<Row>(n);
-    return (value > row ? value : row) + (narrow() ? stage_bytes(n) : 0);
+    const int64_t value = key_bytes<Value>(), row = key_bytes<Row>();
+    return (value > row ? value : row) + (narrow() ? stage_bytes(longest_network()) : 0);
   }
 
   void run(int64_t task, void* scratch) const {
@@ -89,11 +89,33 @@ class ColumnSort {
     return full == 0 || rest >= kLanes ? full + (rest > 0) : full;
   }
   template <class K>
-  int64_t key_bytes(int64_t n) const {
-    const int64_t width = narrow() ? kLanes : block_width() + kLanes;
+  int64_t key_bytes() const {
+    const int64_t width = narrow() ? kLanes : block_width() + kLanes, n = longest_network();
+    const int64_t columns = narrow() && long_sets() ? 1 : width;
     const int64_t network = NetworkColumns<K>::scratch_bytes(n, width / kLanes);
     const int64_t radix = RadixColumns<K>::scratch_bytes(n, width);
-    return network > radix ? network : radix;
+    const int64_t longest = RadixColumns<K>::scratch_bytes(job_.sets.longest, columns);
+    const int64_t most = network > radix ? network : radix;
+    return most > longest ? most : longest;
+  }
+  // The longest set that may go through the network: where sets are long, the memory for it counts.
+  int64_t longest_network() const {
+    constexpr int64_t kShort = 1 << 12;
+    int64_t longest = job_.sets.longest < kShort ? job_.sets.longest : kShort;
+    if (longest == job_.sets.longest || (narrow() && !long_sets())) return job_.sets.longest;
+    const int64_t sets = job_.sets.layout == kDense ? 1 : job_.sets.count;
+    for (int64_t b = 0; b < sets; ++b) {
+      const int64_t n = job_.sets[b].length;
+      if (n > longest && !always_radix(n)) longest = n;
+    }
+    return longest;
+  }
+  // Whatever the keys and the width of the block.
+  bool always_radix(int64_t n) const {
+    const int64_t least = narrow() ? job_.channels : kLanes;
+    const int64_t most = narrow() ? job_.channels : block_width() + kLanes;
+    return radix_pays<Value>(n, least) && radix_pays<Value>(n, most) && radix_pays<Row>(n, least) &&
+           radix_pays<Row>(n, most);
   }
 
   int64_t sets_a_vector() const { return kLanes / job_.channels; }
@@ -196,7 +218,7 @@ class ColumnSort {
     bool halved = false;
     // `from` and `to` from their first element on; places are below kLanes, which GCC cannot see.
     int64_t place[kLanes], from[kLanes], to[kLanes];
-    uint8_t mask[4 * kLanes];
+    uint8_t mask[4 * kLanes] = {};
   };
 
   void prepare(Stage& stage, int64_t n, int64_t count) const {

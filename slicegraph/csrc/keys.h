@@ -136,7 +136,7 @@ struct RowKey {
   }
 
   static SLICEGRAPH_INLINE Scalar scalar(B key, int64_t row) {
-    return static_cast<Wide>(static_cast<Wide>(key) << kKeyBits) | static_cast<Wide>(row);
+    return static_cast<Wide>(key) * (Wide(1) << kKeyBits) | static_cast<Wide>(row);
   }
   static SLICEGRAPH_INLINE B scalar_key(Scalar s) { return static_cast<B>(s >> kKeyBits); }
   static SLICEGRAPH_INLINE int64_t scalar_row(Scalar s) { return static_cast<Row>(s); }

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from slicegraph.ops.backends import implementation
@@ -26,9 +27,16 @@ def _watched(x: Tensor) -> bool:
     return (
         torch.compiler.is_compiling()
         or type(x) not in _PLAIN
+        or x.is_neg()
+        or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
+
+
+def _differentiated(x: Tensor) -> bool:
+    # In forward mode the Function, which has no jvp, says so instead of losing the tangent.
+    return (torch.is_grad_enabled() and x.requires_grad) or forward_ad._current_level >= 0
 
 
 class Operator:
@@ -47,7 +55,7 @@ class Operator:
     def __call__(self, x: Tensor, *rest: Any) -> Any:
         if _watched(x):
             return self.op(x, *rest)
-        if torch.is_grad_enabled() and x.requires_grad:
+        if _differentiated(x):
             return self.gradient.apply(x, *rest)
         return self._run(x, *rest)
 
@@ -59,7 +67,7 @@ class Operator:
             return self.op(x, *rest)
 
     def _differentiate(self, x: Tensor, *rest: Any) -> Any:
-        if torch.is_grad_enabled() and x.requires_grad:
+        if _differentiated(x):
             return self.gradient.apply(x, *rest)
         return self.below_autograd(x, *rest)
 
@@ -103,7 +111,7 @@ def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
     """The narrowest integer that holds every row number of a set."""
     rows = x.shape[-2]
     if ptr is not None and not torch.compiler.is_compiling() and x.is_cpu and x.numel() > 1 << 15:
-        rows = int(ptr.diff().max())
+        rows = int(ptr.diff().max()) if ptr.numel() > 1 else 0
     # A size that is symbolic under torch.compile is not pinned down for the sake of a type.
     if statically_known_true(rows <= 1 << 8):
         return 1

@@ -64,6 +64,11 @@ CASES = {
         r"expected ptr \[B \+ 1\] and x \[T, C\]",
         lambda: column_sort(X, ptr=torch.tensor([0, 4])),
     ),
+    "ptr_without_sets": (
+        ValueError,
+        "ptr ends at 0, expected the 70000 rows of x",
+        lambda: column_sort(torch.randn(70_000, 2).half(), ptr=torch.tensor([0])),
+    ),
     "ptr_empty": (
         ValueError,
         r"ptr of shape \[0\]",

@@ -158,3 +158,32 @@ def test_exports_with_dynamic_sizes() -> None:
     )
     x, lengths = torch.randn(2, 700, 4), torch.tensor([700, 31])
     assert torch.equal(program.module()(x, lengths), _model(x, lengths))
+
+
+def test_jit_trace_records_the_operators() -> None:
+    def function(x: Tensor) -> Tensor:
+        return column_sort(x, return_indices=False) + max_exchange(x)
+
+    traced = torch.jit.trace(function, (torch.randn(4, 5),), check_trace=False)
+    x = torch.randn(4, 5)
+    assert torch.equal(traced(x), function(x))
+
+
+@pytest.mark.parametrize("function", [lambda x: column_sort(x)[0], max_exchange])
+def test_forward_mode_is_refused_and_not_silently_wrong(function) -> None:
+    x = torch.randn(4, 5)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(RuntimeError, match="jvp"):
+            function(dual)
+
+
+def test_negative_views_are_resolved() -> None:
+    x = torch.randn(4, 5)
+    assert torch.equal(column_sort(torch._neg_view(x))[0], column_sort(-x)[0])
+
+
+def test_wrong_shapes_of_the_operators_are_named() -> None:
+    x = torch.randn(4, 32)
+    with pytest.raises(ValueError, match=r"indices has shape \[2, 32\], expected \[4, 32\]"):
+        library.column_scatter.op(x, torch.zeros(2, 32, dtype=torch.int64), None, None)

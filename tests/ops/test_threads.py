@@ -117,6 +117,24 @@ def test_honours_set_num_threads(threads: int) -> None:
     assert int(output) == threads - 1  # torch.ones of this size is single-threaded
 
 
+LITTLE_MEMORY = """
+import resource, torch
+from slicegraph.ops import column_sort
+x = torch.randn(4_000_000, 1)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29), -1))
+column_sort(x, return_indices=False)
+"""
+
+
+@needs_kernels
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="reads memory through /proc")
+def test_a_long_column_needs_little_memory() -> None:
+    command = [sys.executable, "-c", LITTLE_MEMORY]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def test_same_bits_every_time() -> None:
     x = torch.randint(0, 5, (32, 100, 64)).float()
     first = column_sort(x)

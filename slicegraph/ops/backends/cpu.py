@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p
 from pathlib import Path
 from struct import Struct
@@ -115,6 +116,7 @@ def _sort(
     if x.dim() > 3 or x.stride(-1) != 1:
         x = x.contiguous()
     if mask is not None:
+        _check_shape("column_sort", "mask", mask, x.shape[-1:])
         mask = mask.contiguous()
     strides = x.stride()
     _alive, sets = _sets(x, lengths, ptr)
@@ -150,7 +152,7 @@ def _sort_long_halves(
 
 
 def _longest(x: Tensor, ptr: Tensor | None) -> int:
-    if ptr is None or x.shape[0] <= _MOST_HALF_ROWS:
+    if ptr is None or x.shape[0] <= _MOST_HALF_ROWS or ptr.numel() == 1:
         return x.shape[-2]
     return int(ptr.diff().max())
 
@@ -170,6 +172,7 @@ def column_gather(g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tenso
 def _permute(
     g: Tensor, indices: Tensor, lengths: Tensor | None, ptr: Tensor | None, scatter: bool
 ) -> Tensor:
+    _check_shape("column_scatter" if scatter else "column_gather", "indices", indices, g.shape)
     if lengths is None and ptr is None and g.shape[-2] <= 1:
         return g.clone(memory_format=torch.contiguous_format)
     out = _empty_like(g, g.dtype)
@@ -205,6 +208,8 @@ def exchange_rows(x: Tensor, where: Tensor, lengths: Tensor | None, ptr: Tensor 
 def _exchange(
     x: Tensor, where: Tensor, lengths: Tensor | None, ptr: Tensor | None, search: bool
 ) -> Tensor:
+    sets_shape = x.shape[:-2] if ptr is None else (ptr.shape[0] - 1,)
+    _check_shape("exchange_rows", "where", where, (*sets_shape, x.shape[-1]))
     values = _empty_like(x, x.dtype)
     x = x.contiguous()
     _alive, sets = _sets(x, lengths, ptr)
@@ -215,6 +220,14 @@ def _exchange(
     if status:
         _raise(status, "max_exchange", x, lengths, ptr)
     return values
+
+
+def _check_shape(name: str, argument: str, value: Tensor, shape: Sequence[int]) -> None:
+    # The public functions are always right; a caller of torch.ops may not be.
+    if value.shape != torch.Size(shape):
+        raise ValueError(
+            f"{name}: {argument} has shape {list(value.shape)}, expected {list(shape)}"
+        )
 
 
 def _empty_like(x: Tensor, dtype: torch.dtype) -> Tensor:
