@@ -81,7 +81,7 @@ static bool measure(Sets& sets) {
 }
 
 // Fresh memory of this size comes straight from the kernel; without huge pages, touching it costs
-// several times what sorting into it does.
+// about as much as sorting into it.
 static void expect_large_writes(void* data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr int64_t kFresh = int64_t(32) << 20;
