@@ -38,6 +38,11 @@ bool sort_values(Columns columns, Bits infinity) {
   return true;
 }
 
+template <int64_t kValue>
+struct Constant {
+  constexpr operator int64_t() const { return kValue; }
+};
+
 // One job with the keys that suit it: `Value` where nobody asks for indices, `Row` where they do.
 template <class Value, class Row>
 class ColumnSort {
@@ -73,6 +78,7 @@ class ColumnSort {
  private:
   static constexpr int64_t kLanes = Value::kLanes;
   static constexpr int64_t kMost = kBlockChannels > kLanes ? kBlockChannels / kLanes : 1;
+  static constexpr int64_t kMostLanes = kMost * kLanes, kFewRows = 16;
   static_assert(kLanes == Row::kLanes);
 
   bool narrow() const { return job_.channels < kLanes; }
@@ -90,7 +96,7 @@ class ColumnSort {
   }
   template <class K>
   int64_t key_bytes() const {
-    const int64_t width = narrow() ? kLanes : block_width() + kLanes, n = longest_network();
+    const int64_t width = narrow() ? stage_lanes() : block_width() + kLanes, n = longest_network();
     const int64_t columns = narrow() && long_sets() ? 1 : width;
     const int64_t network = NetworkColumns<K>::scratch_bytes(n, width / kLanes);
     const int64_t radix = RadixColumns<K>::scratch_bytes(n, width);
@@ -118,20 +124,22 @@ class ColumnSort {
            radix_pays<Row>(n, most);
   }
 
-  int64_t sets_a_vector() const { return kLanes / job_.channels; }
+  // Sets of few rows fill several registers at a time: to begin with each costs more than to sort it.
+  int64_t stage_lanes() const { return job_.sets.longest <= kFewRows ? kMost * kLanes : kLanes; }
+  int64_t sets_a_stage() const { return stage_lanes() / job_.channels; }
   int64_t sets_a_task() const {
-    const int64_t most = 16, vectors = (1 << 14) / (job_.sets.longest * kLanes + 1);
-    return sets_a_vector() * (vectors < 1 ? 1 : vectors < most ? vectors : most);
+    const int64_t most = 16, stages = (1 << 14) / (job_.sets.longest * stage_lanes() + 1);
+    return sets_a_stage() * (stages < 1 ? 1 : stages < most ? stages : most);
   }
   bool long_sets() const {
-    const int64_t most = sets_a_vector(), sets = job_.sets.count < most ? job_.sets.count : most;
+    const int64_t most = sets_a_stage(), sets = job_.sets.count < most ? job_.sets.count : most;
     return radix(job_.sets.longest, sets * job_.channels);
   }
   bool radix(int64_t n, int64_t lanes) const {
     return job_.index_bytes ? radix_pays<Row>(n, lanes) : radix_pays<Value>(n, lanes);
   }
   int64_t stage_bytes(int64_t n) const {
-    return (n * kLanes * (2 * int64_t(sizeof(Bits)) + job_.index_bytes) + 63) / 64 * 64;
+    return (n * stage_lanes() * (2 * int64_t(sizeof(Bits)) + job_.index_bytes) + 63) / 64 * 64;
   }
 
   const char* source(int64_t b, const Set& set) const {
@@ -197,43 +205,47 @@ class ColumnSort {
   void run_side_by_side(int64_t task, char* scratch) const {
     const int64_t first = task * sets_a_task(), limit = first + sets_a_task();
     const int64_t end = limit < job_.sets.count ? limit : job_.sets.count;
+    const bool dense = job_.sets.layout == kDense;
     Stage stage;
     for (int64_t b = first; b < end;) {
       const int64_t length = job_.sets[b].length;
-      int64_t count = 1;  // neighbours of one length share a register
-      while (count < sets_a_vector() && b + count < end && job_.sets[b + count].length == length)
-        ++count;
+      const int64_t most = end - b < sets_a_stage() ? end - b : sets_a_stage();
+      int64_t count = dense ? most : 1;  // neighbours of one length share a stage
+      while (count < most && job_.sets[b + count].length == length) ++count;
       if (length > 0) {
         prepare(stage, length, count);
         sort_staged(stage, b, scratch);
       }
-      for (; count > 0; --count, ++b) pad(job_.sets[b], 0, job_.channels);
+      for (int64_t i = 0; !dense && i < count; ++i) pad(job_.sets[b + i], 0, job_.channels);
+      b += count;
     }
   }
 
-  // Where the columns of `count` neighbouring sets of n rows go in memory a register wide. Where half
-  // a register holds them, they are placed so that their keys fill one register and not half of two.
+  // Where the columns of `count` neighbouring sets of n rows go in memory some registers wide. Where
+  // half a register holds them, they are placed so that their keys fill one register and not half of
+  // two.
   struct Stage {
-    int64_t n = 0, count = 0;
+    int64_t n = 0, count = 0, width = 0;
     bool halved = false;
-    // `from` and `to` from their first element on; places are below kLanes, which GCC cannot see.
-    int64_t place[kLanes], from[kLanes], to[kLanes];
-    uint8_t mask[4 * kLanes] = {};
+    int64_t from_set = 0, to_set = 0;  // elements from one set to the next
+    // `from` and `to` from their first element on; places are below the width, as GCC cannot see.
+    int64_t place[kMostLanes], from[kMostLanes], to[kMostLanes];
+    uint8_t mask[4 * kMostLanes] = {};
   };
 
   void prepare(Stage& stage, int64_t n, int64_t count) const {
     if (stage.n == n && stage.count == count) return;
     const int64_t c = job_.channels, used = count * c;
     const bool packed = job_.sets.packed();
-    const int64_t from = packed ? n * job_.x.row_stride : job_.x.set_stride;
-    const int64_t to = (packed ? n : job_.sets.rows) * c;
-    stage.n = n, stage.count = count;
+    stage.n = n, stage.count = count, stage.width = (used + kLanes - 1) / kLanes * kLanes;
     stage.halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
-    for (int64_t i = 0; i < used && i < kLanes; ++i) {
+    stage.from_set = packed ? n * job_.x.row_stride : job_.x.set_stride;
+    stage.to_set = (packed ? n : job_.sets.rows) * c;
+    for (int64_t i = 0; i < used && i < kMostLanes; ++i) {
       const int64_t place = stage.halved ? Row::column(0, static_cast<int>(i)) : i;
       stage.place[i] = place;
-      stage.from[i] = i / c * from + i % c;
-      stage.to[i] = i / c * to + i % c;
+      stage.from[i] = i / c * stage.from_set + i % c;
+      stage.to[i] = i / c * stage.to_set + i % c;
       if (job_.mask) stage.mask[place] = job_.mask[i % c];
     }
   }
@@ -241,33 +253,64 @@ class ColumnSort {
   void sort_staged(const Stage& stage, int64_t b, char* scratch) const {
     const int64_t n = stage.n, used = stage.count * job_.channels;
     const Set set = job_.sets[b];
-    const Bits* x = reinterpret_cast<const Bits*>(source(b, set));
     Bits* from = reinterpret_cast<Bits*>(scratch);
-    Bits* to = from + n * kLanes;
-    char* index = reinterpret_cast<char*>(to + n * kLanes);
-    if (used < kLanes) std::memset(from, 0, n * kVectorBytes);
-    for (int64_t r = 0; r < n; ++r, x += job_.x.row_stride)
-      for (int64_t i = 0; i < used; ++i) from[r * kLanes + stage.place[i]] = x[stage.from[i]];
-    sort({scratch, reinterpret_cast<char*>(to), index, kLanes, kLanes, n, kLanes,
+    Bits* to = from + n * stage.width;
+    char* index = reinterpret_cast<char*>(to + n * stage.width);
+    if (used < stage.width) std::memset(from, 0, n * stage.width * sizeof(Bits));
+    fill(stage, from, reinterpret_cast<const Bits*>(source(b, set)));
+    sort({scratch, reinterpret_cast<char*>(to), index, stage.width, stage.width, n, stage.width,
           stage.place[used - 1] + 1, stage.halved ? 1 : Row::kParts,
           job_.mask ? stage.mask : nullptr, job_.descending},
          scratch + stage_bytes(n));
-    unstage<Bits>(stage, values(set.first, 0), to);
+    empty<Bits>(stage, values(set.first, 0), to);
     switch (job_.index_bytes) {
-      case 1: return unstage<int8_t>(stage, indices(set.first, 0), index);
-      case 2: return unstage<int16_t>(stage, indices(set.first, 0), index);
-      case 4: return unstage<int32_t>(stage, indices(set.first, 0), index);
-      case 8: return unstage<int64_t>(stage, indices(set.first, 0), index);
+      case 1: return empty<int8_t>(stage, indices(set.first, 0), index);
+      case 2: return empty<int16_t>(stage, indices(set.first, 0), index);
+      case 4: return empty<int32_t>(stage, indices(set.first, 0), index);
+      case 8: return empty<int64_t>(stage, indices(set.first, 0), index);
     }
   }
 
+  void fill(const Stage& stage, Bits* to, const Bits* from) const {
+    const int64_t n = stage.n, width = stage.width, stride = job_.x.row_stride;
+    if (job_.channels == 1 && !stage.halved)
+      return with_rows(n, [&](auto rows) {
+        for (int64_t i = 0; i < stage.count; ++i)
+          for (int64_t r = 0; r < rows; ++r) to[r * width + i] = from[i * stage.from_set + r * stride];
+      });
+    const int64_t used = stage.count * job_.channels;
+    for (int64_t r = 0; r < n; ++r, from += stride)
+      for (int64_t i = 0; i < used; ++i) to[r * width + stage.place[i]] = from[stage.from[i]];
+  }
+
   template <class T>
-  void unstage(const Stage& stage, void* to, const void* from) const {
+  void empty(const Stage& stage, void* to, const void* from) const {
     T* out = static_cast<T*>(to);
     const T* in = static_cast<const T*>(from);
+    const int64_t n = stage.n, width = stage.width;
+    if (job_.channels == 1 && !stage.halved)
+      return with_rows(n, [&](auto rows) {
+        for (int64_t i = 0; i < stage.count; ++i)
+          for (int64_t r = 0; r < rows; ++r) out[i * stage.to_set + r] = in[r * width + i];
+      });
     const int64_t used = stage.count * job_.channels;
-    for (int64_t r = 0; r < stage.n; ++r, out += job_.channels, in += kLanes)
+    for (int64_t r = 0; r < n; ++r, out += job_.channels, in += width)
       for (int64_t i = 0; i < used; ++i) out[stage.to[i]] = in[stage.place[i]];
+  }
+
+  // A loop over few rows is unrolled where their number is a constant.
+  template <class Work>
+  static void with_rows(int64_t n, const Work& work) {
+    switch (n) {
+      case 2: return work(Constant<2>());
+      case 3: return work(Constant<3>());
+      case 4: return work(Constant<4>());
+      case 5: return work(Constant<5>());
+      case 6: return work(Constant<6>());
+      case 7: return work(Constant<7>());
+      case 8: return work(Constant<8>());
+      default: return work(n);
+    }
   }
 
   // Padding comes out as zeros that stay in their rows.

@@ -3,10 +3,11 @@
 A call costs microseconds, and small sets are sorted in fewer. So what nobody watches (no compiler,
 no dispatch mode, no tensor subclass) goes straight to the backend, and gradients are
 `torch.autograd.Function`s: the wrapper that `torch.library.register_autograd` builds costs
-20 microseconds a call more.
+20 microseconds a call more, and `Function.apply`, which looks for functorch once more, 2.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,17 +21,21 @@ from slicegraph.ops.sets import INDEX_DTYPES
 _library = torch.library.Library("slicegraph", "DEF")
 _SETS = "Tensor? lengths, Tensor? ptr"
 _PLAIN = (Tensor, torch.nn.Parameter)
+_is_compiling = torch.compiler.is_compiling
+_tracing_state = torch._C._get_tracing_state
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_functorch_level = torch._C._functorch.peek_interpreter_stack
 
 
 def _watched(x: Tensor) -> bool:
     """Whether anything but autograd wants to see the operators that are called."""
     return (
-        torch.compiler.is_compiling()
+        _is_compiling()
         or type(x) not in _PLAIN
         or x.is_neg()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
+        or _tracing_state() is not None
+        or _dispatch_modes() > 0
+        or _functorch_level() is not None
     )
 
 
@@ -44,7 +49,6 @@ class Operator:
 
     def __init__(self, name: str, arguments: str, returns: str, fake: Callable[..., Any]) -> None:
         self.name = name
-        self.gradient: type[torch.autograd.Function]  # set below, where all operators are known
         _library.define(f"{name}({arguments}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
         for key in ("CPU", "CUDA"):
             _library.impl(name, self._run, key)
@@ -56,23 +60,27 @@ class Operator:
         if _watched(x):
             return self.op(x, *rest)
         if _differentiated(x):
-            return self.gradient.apply(x, *rest)
-        return self._run(x, *rest)
+            return self.apply(implementation(self.gradient.operator, x), x, *rest)
+        return implementation(self.name, x)(x, *rest)
 
-    def below_autograd(self, x: Tensor, *rest: Any) -> Any:
-        """The operator alone, with no record of how to differentiate it."""
-        if not _watched(x):
-            return implementation(self.name, x.device.type)(x, *rest)
-        with torch._C._AutoDispatchBelowAutograd():
-            return self.op(x, *rest)
+    def differentiate_with(self, gradient: type["_Gradient"]) -> None:
+        """Sets the function that records how to differentiate a call."""
+        self.gradient = gradient
+        self.apply = super(torch.autograd.Function, gradient).apply
 
     def _differentiate(self, x: Tensor, *rest: Any) -> Any:
         if _differentiated(x):
-            return self.gradient.apply(x, *rest)
-        return self.below_autograd(x, *rest)
+            op = getattr(torch.ops.slicegraph, self.gradient.operator).default
+            return self.gradient.apply(partial(_below_autograd, op), x, *rest)
+        return _below_autograd(self.op, x, *rest)
 
     def _run(self, x: Tensor, *rest: Any) -> Any:
-        return implementation(self.name, x.device.type)(x, *rest)
+        return implementation(self.name, x)(x, *rest)
+
+
+def _below_autograd(op: Callable[..., Any], *arguments: Any) -> Any:
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*arguments)
 
 
 def _like(x: Tensor, *_: Any) -> Tensor:
@@ -112,6 +120,8 @@ def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
     rows = x.shape[-2]
     if ptr is not None and not torch.compiler.is_compiling() and x.is_cpu and x.numel() > 1 << 15:
         rows = int(ptr.diff().max()) if ptr.numel() > 1 else 0
+    if type(rows) is int and rows <= 1 << 8:
+        return 1
     # A size that is symbolic under torch.compile is not pinned down for the sake of a type.
     if statically_known_true(rows <= 1 << 8):
         return 1
@@ -120,81 +130,99 @@ def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
     return 4 if statically_known_true(rows < 1 << 31) else 8
 
 
-class _ColumnSort(torch.autograd.Function):
+class _Gradient(torch.autograd.Function):
+    """Its forward pass takes `run`, which computes the operator: a backend's function, or torch's."""
+
+    operator: str
+
+
+class _ColumnSort(_Gradient):
+    operator = "column_sort"
+
     @staticmethod
-    def forward(ctx: Any, x, lengths, ptr, mask, descending, index_bytes):
-        values, indices = column_sort.below_autograd(x, lengths, ptr, mask, descending, index_bytes)
+    def forward(ctx: Any, run, x, lengths, ptr, mask, descending, index_bytes):
+        values, indices = run(x, lengths, ptr, mask, descending, index_bytes)
         ctx.mark_non_differentiable(indices)
         ctx.save_for_backward(indices, lengths, ptr)
         return values, indices
 
     @staticmethod
     def backward(ctx: Any, g, _):
-        return column_scatter(g, *ctx.saved_tensors), None, None, None, None, None
+        return None, column_scatter(g, *ctx.saved_tensors), None, None, None, None, None
 
 
-class _ColumnSortValues(torch.autograd.Function):
+class _ColumnSortValues(_Gradient):
+    operator = "column_sort"
+
     @staticmethod
-    def forward(ctx: Any, x, lengths, ptr, mask, descending):
+    def forward(ctx: Any, run, x, lengths, ptr, mask, descending):
         index_bytes = _index_bytes(x, ptr)
-        values, indices = column_sort.below_autograd(x, lengths, ptr, mask, descending, index_bytes)
+        values, indices = run(x, lengths, ptr, mask, descending, index_bytes)
         ctx.save_for_backward(indices, lengths, ptr)
         return values
 
     @staticmethod
     def backward(ctx: Any, g):
-        return column_scatter(g, *ctx.saved_tensors), None, None, None, None
+        return None, column_scatter(g, *ctx.saved_tensors), None, None, None, None
 
 
-class _ColumnScatter(torch.autograd.Function):
+class _ColumnScatter(_Gradient):
+    operator = "column_scatter"
+
     @staticmethod
-    def forward(ctx: Any, g, indices, lengths, ptr):
+    def forward(ctx: Any, run, g, indices, lengths, ptr):
         ctx.save_for_backward(indices, lengths, ptr)
-        return column_scatter.below_autograd(g, indices, lengths, ptr)
+        return run(g, indices, lengths, ptr)
 
     @staticmethod
     def backward(ctx: Any, g):
-        return column_gather(g, *ctx.saved_tensors), None, None, None
+        return None, column_gather(g, *ctx.saved_tensors), None, None, None
 
 
-class _ColumnGather(torch.autograd.Function):
+class _ColumnGather(_Gradient):
+    operator = "column_gather"
+
     @staticmethod
-    def forward(ctx: Any, g, indices, lengths, ptr):
+    def forward(ctx: Any, run, g, indices, lengths, ptr):
         ctx.save_for_backward(indices, lengths, ptr)
-        return column_gather.below_autograd(g, indices, lengths, ptr)
+        return run(g, indices, lengths, ptr)
 
     @staticmethod
     def backward(ctx: Any, g):
-        return column_scatter(g, *ctx.saved_tensors), None, None, None
+        return None, column_scatter(g, *ctx.saved_tensors), None, None, None
 
 
-class _MaxExchange(torch.autograd.Function):
+class _MaxExchange(_Gradient):
+    operator = "max_exchange"
+
     @staticmethod
-    def forward(ctx: Any, x, lengths, ptr):
-        values, where = max_exchange.below_autograd(x, lengths, ptr)
+    def forward(ctx: Any, run, x, lengths, ptr):
+        values, where = run(x, lengths, ptr)
         ctx.mark_non_differentiable(where)
         ctx.save_for_backward(where, lengths, ptr)
         return values, where
 
     @staticmethod
     def backward(ctx: Any, g, _):
-        return exchange_rows(g, *ctx.saved_tensors), None, None
+        return None, exchange_rows(g, *ctx.saved_tensors), None, None
 
 
-class _ExchangeRows(torch.autograd.Function):
+class _ExchangeRows(_Gradient):
+    operator = "exchange_rows"
+
     @staticmethod
-    def forward(ctx: Any, x, where, lengths, ptr):
+    def forward(ctx: Any, run, x, where, lengths, ptr):
         ctx.save_for_backward(where, lengths, ptr)
-        return exchange_rows.below_autograd(x, where, lengths, ptr)
+        return run(x, where, lengths, ptr)
 
     @staticmethod
     def backward(ctx: Any, g):
-        return exchange_rows(g, *ctx.saved_tensors), None, None, None
+        return None, exchange_rows(g, *ctx.saved_tensors), None, None, None
 
 
-column_sort.gradient = _ColumnSort
-column_sort_values.gradient = _ColumnSortValues
-column_scatter.gradient = _ColumnScatter
-column_gather.gradient = _ColumnGather
-max_exchange.gradient = _MaxExchange
-exchange_rows.gradient = _ExchangeRows
+column_sort.differentiate_with(_ColumnSort)
+column_sort_values.differentiate_with(_ColumnSortValues)
+column_scatter.differentiate_with(_ColumnScatter)
+column_gather.differentiate_with(_ColumnGather)
+max_exchange.differentiate_with(_MaxExchange)
+exchange_rows.differentiate_with(_ExchangeRows)

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+from torch import Tensor
+
 from slicegraph.ops.backends import cpu, reference, triton
 
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
@@ -52,8 +54,9 @@ def _check_forced(name: str, device_type: str) -> None:
         )
 
 
-def implementation(operator: str, device_type: str) -> Any:
+def implementation(operator: str, x: Tensor) -> Any:
     """A backend's function for an operator; what a backend does not have, the reference does."""
+    device_type = "cpu" if x.is_cpu else x.device.type
     found = _implementations.get((operator, device_type))
     if found is None:
         backend = choose(device_type)

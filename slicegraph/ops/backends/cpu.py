@@ -86,8 +86,12 @@ def column_sort(
     """Sorts every column of every set, and tells where each value came from."""
     if x.element_size() == 2 and _longest(x, ptr) > _MOST_HALF_ROWS:
         return _sort_long_halves(x, lengths, ptr, mask, descending, index_bytes)
-    indices = _empty_like(x, INDEX_DTYPES[index_bytes])
-    return _sort(x, indices, lengths, ptr, mask, descending, index_bytes), indices
+    if lengths is None and ptr is None and x.shape[-2] <= 1:
+        return _copy(x), _empty_like(x, INDEX_DTYPES[index_bytes]).zero_()
+    values, indices = _empty_like(x), _empty_like(x, INDEX_DTYPES[index_bytes])
+    address = indices.data_ptr()
+    _sort(x, values, address, index_bytes, lengths, ptr, mask, descending)
+    return values, indices
 
 
 def column_sort_values(
@@ -96,46 +100,45 @@ def column_sort_values(
     """Sorts every column of every set."""
     if x.element_size() == 2 and _longest(x, ptr) > _MOST_HALF_ROWS:
         return _sort_long_halves(x, lengths, ptr, mask, descending, 4)[0]
-    return _sort(x, None, lengths, ptr, mask, descending, 0)
+    if lengths is None and ptr is None and x.shape[-2] <= 1:
+        return _copy(x)
+    values = _empty_like(x)
+    _sort(x, values, 0, 0, lengths, ptr, mask, descending)
+    return values
 
 
 def _sort(
     x: Tensor,
-    indices: Tensor | None,
+    values: Tensor,
+    indices: int,
+    index_bytes: int,
     lengths: Tensor | None,
     ptr: Tensor | None,
     mask: Tensor | None,
     descending: bool,
-    index_bytes: int,
-) -> Tensor:
-    if lengths is None and ptr is None and x.shape[-2] <= 1:
-        if indices is not None:
-            indices.zero_()
-        return x.clone(memory_format=torch.contiguous_format)
-    values = _empty_like(x, x.dtype)
-    if x.dim() > 3 or x.stride(-1) != 1:
+) -> None:
+    strides = x.stride()
+    if len(strides) > 3 or strides[-1] != 1:
         x = x.contiguous()
+        strides = (0, x.shape[-2] * x.shape[-1], x.shape[-1], 1)
     if mask is not None:
         _check_shape("column_sort", "mask", mask, x.shape[-1:])
         mask = mask.contiguous()
-    strides = x.stride()
     _alive, sets = _sets(x, lengths, ptr)
     words = _SORT_WORDS.pack(
         x.data_ptr(),
-        strides[0] if len(strides) == 3 else x.shape[-2] * x.shape[-1],
+        strides[-3] if len(strides) > 2 else 0,
         strides[-2],
         values.data_ptr(),
-        0 if indices is None else indices.data_ptr(),
+        indices,
         index_bytes,
         0 if mask is None else mask.data_ptr(),
         descending,
         _DTYPES[x.dtype],
         *sets,
     )
-    status = _library.slicegraph_column_sort(words)
-    if status:
+    if status := _library.slicegraph_column_sort(words):
         _raise(status, "column_sort", x, lengths, ptr)
-    return values
 
 
 def _sort_long_halves(
@@ -174,8 +177,8 @@ def _permute(
 ) -> Tensor:
     _check_shape("column_scatter" if scatter else "column_gather", "indices", indices, g.shape)
     if lengths is None and ptr is None and g.shape[-2] <= 1:
-        return g.clone(memory_format=torch.contiguous_format)
-    out = _empty_like(g, g.dtype)
+        return _copy(g)
+    out = _empty_like(g)
     g, indices = g.contiguous(), indices.contiguous()
     _alive, sets = _sets(g, lengths, ptr)
     words = _PERMUTE_WORDS.pack(
@@ -210,7 +213,7 @@ def _exchange(
 ) -> Tensor:
     sets_shape = x.shape[:-2] if ptr is None else (ptr.shape[0] - 1,)
     _check_shape("exchange_rows", "where", where, (*sets_shape, x.shape[-1]))
-    values = _empty_like(x, x.dtype)
+    values = _empty_like(x)
     x = x.contiguous()
     _alive, sets = _sets(x, lengths, ptr)
     words = _EXCHANGE_WORDS.pack(
@@ -230,11 +233,15 @@ def _check_shape(name: str, argument: str, value: Tensor, shape: Sequence[int]) 
         )
 
 
-def _empty_like(x: Tensor, dtype: torch.dtype) -> Tensor:
+def _empty_like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     # The obvious `new_empty` takes more than twice the time of `empty_like`.
     if x.is_contiguous():
-        return torch.empty_like(x, dtype=dtype)
+        return torch.empty_like(x) if dtype is None else torch.empty_like(x, dtype=dtype)
     return x.new_empty(x.shape, dtype=dtype)
+
+
+def _copy(x: Tensor) -> Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _sets(
@@ -249,7 +256,10 @@ def _sets(
         ptr = ptr.contiguous()
         layout = 3 if ptr.dtype == torch.int32 else 4
         return ptr, (ptr.data_ptr(), layout, ptr.shape[0] - 1, *x.shape, threads)
-    *batch, rows, channels = x.shape
+    shape = x.shape
+    if lengths is None and len(shape) == 3:
+        return None, (0, 0, *shape, threads)
+    *batch, rows, channels = shape
     count = math.prod(batch)
     if lengths is None:
         return None, (0, 0, count, rows, channels, threads)
