@@ -174,7 +174,9 @@ SLICEGRAPH_API int slicegraph_column_sort(const SortWords* words) {
   if (elements == 0) return kDone;
   expect_large_writes(job.values, elements * value_bytes(w.dtype));
   expect_large_writes(job.indices, elements * w.index_bytes);
-  const int threads = useful_threads(elements * log2_ceil(job.sets.longest), w.sets.threads);
+  // Few columns of many rows are sorted one by one, and each comparison costs more.
+  const int64_t cost = w.sets.channels < 8 && job.sets.longest > 512 ? 4 : 1;
+  const int threads = useful_threads(cost * elements * log2_ceil(job.sets.longest), w.sets.threads);
   const bool done =
       for_each_task(kernels.sort_tasks(job), threads, kernels.sort_scratch(job),
                     [&](int64_t task, void* scratch) { kernels.sort(job, task, scratch); });
@@ -196,7 +198,7 @@ SLICEGRAPH_API int slicegraph_column_permute(const PermuteWords* words) {
   const int64_t elements = w.sets.elements();
   if (elements == 0) return kDone;
   expect_large_writes(job.to, elements * w.value_bytes);
-  const int threads = useful_threads(4 * elements, w.sets.threads);
+  const int threads = useful_threads(2 * elements, w.sets.threads);
   const bool done =
       for_each_task(kernels.permute_tasks(job), threads, kernels.permute_scratch(job),
                     [&](int64_t task, void* scratch) { kernels.permute(job, task, scratch); });

@@ -6,9 +6,9 @@
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
-constexpr int64_t kNear = 64, kFar = 16;            // channels of a block of short and of long sets
-constexpr int64_t kFew = 8;
-constexpr int64_t kNearBytes = 32 << 10;            // a block of short sets stays in the first cache
+constexpr int64_t kNear = 64, kFar = 16;  // channels of a block of short and of long sets
+constexpr int64_t kNearBytes = 32 << 10;  // a block of short sets stays in the first cache
+constexpr int64_t kFew = 128;             // rows of fewer channels are moved where they are
 
 inline int64_t permute_width(const PermuteJob& job) {
   return job.sets.longest * kNear * job.value_bytes <= kNearBytes ? kNear : kFar;
@@ -19,9 +19,8 @@ inline int64_t permute_blocks(const PermuteJob& job) {
 }
 
 inline int64_t permute_scratch(const PermuteJob& job) {
-  return job.sets.longest * permute_width(job) * job.value_bytes;
+  return job.channels < kFew ? 0 : job.sets.longest * permute_width(job) * job.value_bytes;
 }
-
 
 // The random side of the traffic goes to `block`, which is contiguous: rows of the tensor itself are
 // a power of two apart as often as not, and would fall on few lines of the cache.
@@ -64,48 +63,76 @@ void permute(const PermuteJob& job, const Set& set, int64_t c0, int64_t width, V
   }
 }
 
-// All channels of some sets that have few: their rows are close together, no block is needed.
-template <class Value, class Index>
-void permute_few(const PermuteJob& job, int64_t first, int64_t end) {
-  const int64_t channels = job.channels;
-  for (int64_t b = first; b < end; ++b) {
-    const Set set = job.sets[b];
-    const int64_t base = set.first * channels;
-    const Value* from = reinterpret_cast<const Value*>(job.from) + base;
-    const Index* indices = reinterpret_cast<const Index*>(job.indices) + base;
-    Value* to = reinterpret_cast<Value*>(job.to) + base;
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t r = 0; r < set.length; ++r) {
-        const int64_t i = r * channels + c, other = indices[i] * channels + c;
-        if (job.scatter) to[other] = from[i];
-        else to[i] = from[other];
-      }
+// All channels of rows that are close together: no block is needed. The pointers are to the set.
+template <bool kScatter, class Value, class Index>
+SLICEGRAPH_INLINE void permute_rows(const Value* from, const Index* indices, Value* to, int64_t channels,
+                                    int64_t first, int64_t end) {
+  const auto move = [&](int64_t i, int64_t c) {
+    const int64_t other = indices[i] * channels + c;
+    if constexpr (kScatter) to[other] = from[i];
+    else to[i] = from[other];
+  };
+  if (channels == 1) {
+    for (int64_t r = first; r < end; ++r) move(r, 0);
+  } else {
+    for (int64_t r = first; r < end; ++r)
+      for (int64_t c = 0; c < channels; ++c) move(r * channels + c, c);
+  }
+}
+
+// A task is some short sets, or some rows of a long one.
+struct FewChannels {
+  int64_t rows, sets, parts;
+
+  explicit FewChannels(const PermuteJob& job)
+      : rows((1 << 12) / job.channels),
+        sets(rows > job.sets.longest ? rows / (job.sets.longest + 1) : 1),
+        parts(rows > job.sets.longest ? 1 : (job.sets.longest + rows - 1) / rows) {}
+
+  int64_t tasks(const PermuteJob& job) const { return (job.sets.count + sets - 1) / sets * parts; }
+
+  template <bool kScatter, class Value, class Index>
+  void run(const PermuteJob& job, int64_t task) const {
+    const Value* from = reinterpret_cast<const Value*>(job.from);
+    const Index* indices = reinterpret_cast<const Index*>(job.indices);
+    Value* to = reinterpret_cast<Value*>(job.to);
+    const int64_t channels = job.channels, first = task / parts * sets, part = task % parts;
+    const int64_t last = first + sets < job.sets.count ? first + sets : job.sets.count;
+    const bool whole = job.sets.layout == kDense && parts == 1;
+    for (int64_t b = first; whole && b < last; ++b) {
+      const int64_t base = b * job.sets.rows * channels;
+      permute_rows<kScatter>(from + base, indices + base, to + base, channels, 0, job.sets.rows);
     }
-    for (int64_t i = set.length * channels; i < set.capacity * channels; ++i) to[i] = 0;
+    for (int64_t b = first; !whole && b < last; ++b) {
+      const Set set = job.sets[b];
+      const int64_t base = set.first * channels, begin = parts > 1 ? part * rows : 0;
+      const int64_t end = parts > 1 && begin + rows < set.capacity ? begin + rows : set.capacity;
+      const int64_t real = set.length < end ? set.length : end;
+      permute_rows<kScatter>(from + base, indices + base, to + base, channels, begin, real);
+      const int64_t padding = real > begin ? real : begin;
+      for (int64_t i = padding * channels; i < end * channels; ++i) to[base + i] = 0;
+    }
   }
-}
 
-template <class Value>
-void permute_few(const PermuteJob& job, int64_t first, int64_t end) {
-  switch (job.index_bytes) {
-    case 1: return permute_few<Value, uint8_t>(job, first, end);
-    case 2: return permute_few<Value, int16_t>(job, first, end);
-    case 4: return permute_few<Value, int32_t>(job, first, end);
-    default: return permute_few<Value, int64_t>(job, first, end);
+  template <class Value, class Index>
+  void run(const PermuteJob& job, int64_t task) const {
+    return job.scatter ? run<true, Value, Index>(job, task) : run<false, Value, Index>(job, task);
   }
-}
 
-inline int64_t sets_a_task(const PermuteJob& job) {
-  const int64_t rows = (1 << 12) / job.channels, sets = rows / (job.sets.longest + 1);
-  return sets < 1 ? 1 : sets;
-}
+  template <class Value>
+  void run(const PermuteJob& job, int64_t task) const {
+    switch (job.index_bytes) {
+      case 1: return run<Value, uint8_t>(job, task);
+      case 2: return run<Value, int16_t>(job, task);
+      case 4: return run<Value, int32_t>(job, task);
+      default: return run<Value, int64_t>(job, task);
+    }
+  }
+};
 
 template <class Value>
 void permute_task(const PermuteJob& job, int64_t task, void* scratch) {
-  if (job.channels < kFew) {
-    const int64_t sets = sets_a_task(job), first = task * sets, end = first + sets;
-    return permute_few<Value>(job, first, end < job.sets.count ? end : job.sets.count);
-  }
+  if (job.channels < kFew) return FewChannels(job).run<Value>(job, task);
   const int64_t blocks = permute_blocks(job), even = (job.channels + blocks - 1) / blocks;
   const int64_t c0 = task % blocks * even;
   const int64_t width = job.channels - c0 < even ? job.channels - c0 : even;
@@ -118,7 +145,7 @@ void permute_task(const PermuteJob& job, int64_t task, void* scratch) {
 }
 
 inline int64_t permute_tasks(const PermuteJob& job) {
-  if (job.channels < kFew) return (job.sets.count + sets_a_task(job) - 1) / sets_a_task(job);
+  if (job.channels < kFew) return FewChannels(job).tasks(job);
   return job.sets.count * permute_blocks(job);
 }
 

@@ -5,6 +5,7 @@
 #include "job.h"
 #include "network_columns.h"
 #include "radix.h"
+#include "short_sets.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
@@ -37,11 +38,6 @@ bool sort_values(Columns columns, Bits infinity) {
   columns.template write<void>();
   return true;
 }
-
-template <int64_t kValue>
-struct Constant {
-  constexpr operator int64_t() const { return kValue; }
-};
 
 // One job with the keys that suit it: `Value` where nobody asks for indices, `Row` where they do.
 template <class Value, class Row>
@@ -273,11 +269,16 @@ class ColumnSort {
 
   void fill(const Stage& stage, Bits* to, const Bits* from) const {
     const int64_t n = stage.n, width = stage.width, stride = job_.x.row_stride;
-    if (job_.channels == 1 && !stage.halved)
-      return with_rows(n, [&](auto rows) {
-        for (int64_t i = 0; i < stage.count; ++i)
-          for (int64_t r = 0; r < rows; ++r) to[r * width + i] = from[i * stage.from_set + r * stride];
-      });
+    if (job_.channels == 1 && !stage.halved) {
+      int64_t i = 0;
+      if (stride == 1 && stage.from_set == n)
+        i = for_short_sets<Bits>(stage, [&](auto sets, int64_t first) {
+          sets.to_rows(from + first * n, to + first, width);
+        });
+      for (; i < stage.count; ++i)
+        for (int64_t r = 0; r < n; ++r) to[r * width + i] = from[i * stage.from_set + r * stride];
+      return;
+    }
     const int64_t used = stage.count * job_.channels;
     for (int64_t r = 0; r < n; ++r, from += stride)
       for (int64_t i = 0; i < used; ++i) to[r * width + stage.place[i]] = from[stage.from[i]];
@@ -288,28 +289,38 @@ class ColumnSort {
     T* out = static_cast<T*>(to);
     const T* in = static_cast<const T*>(from);
     const int64_t n = stage.n, width = stage.width;
-    if (job_.channels == 1 && !stage.halved)
-      return with_rows(n, [&](auto rows) {
-        for (int64_t i = 0; i < stage.count; ++i)
-          for (int64_t r = 0; r < rows; ++r) out[i * stage.to_set + r] = in[r * width + i];
-      });
+    if (job_.channels == 1 && !stage.halved) {
+      int64_t i = 0;
+      if (stage.to_set == n)
+        i = for_short_sets<T>(stage, [&](auto sets, int64_t first) {
+          sets.to_sets(in + first, out + first * n, width);
+        });
+      for (; i < stage.count; ++i)
+        for (int64_t r = 0; r < n; ++r) out[i * stage.to_set + r] = in[r * width + i];
+      return;
+    }
     const int64_t used = stage.count * job_.channels;
     for (int64_t r = 0; r < n; ++r, out += job_.channels, in += width)
       for (int64_t i = 0; i < used; ++i) out[stage.to[i]] = in[stage.place[i]];
   }
 
-  // A loop over few rows is unrolled where their number is a constant.
-  template <class Work>
-  static void with_rows(int64_t n, const Work& work) {
-    switch (n) {
-      case 2: return work(Constant<2>());
-      case 3: return work(Constant<3>());
-      case 4: return work(Constant<4>());
-      case 5: return work(Constant<5>());
-      case 6: return work(Constant<6>());
-      case 7: return work(Constant<7>());
-      case 8: return work(Constant<8>());
-      default: return work(n);
+  // As many sets at a time as fill registers; returns how many were done.
+  template <class T, class Work>
+  static int64_t for_short_sets(const Stage& stage, const Work& work) {
+    const auto each = [&](auto sets) {
+      int64_t i = 0;
+      for (; i + kLanes <= stage.count; i += kLanes) work(sets, i);
+      return i;
+    };
+    switch (stage.n) {
+      case 2: return each(ShortSets<T, kLanes, 2>());
+      case 3: return each(ShortSets<T, kLanes, 3>());
+      case 4: return each(ShortSets<T, kLanes, 4>());
+      case 5: return each(ShortSets<T, kLanes, 5>());
+      case 6: return each(ShortSets<T, kLanes, 6>());
+      case 7: return each(ShortSets<T, kLanes, 7>());
+      case 8: return each(ShortSets<T, kLanes, 8>());
+      default: return 0;
     }
   }
 

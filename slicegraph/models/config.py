@@ -38,6 +38,9 @@ class GraphSliceformerConfig:
         empty_hops, in_degree_twice: what the code of Graphormer v1 computes, and its weights were
             trained for: the slots after a path's last edge add the edge table's padding row, and
             both degree tables are read at the in-degree.
+        post_norm, embedding_norm, final_transform: what the Graphormer of the transformers library
+            has: the norms of a block after its sums, one norm more after the embedding, and a
+            linear layer with GELU before the final norm.
     """
 
     num_layers: int = 12
@@ -66,6 +69,9 @@ class GraphSliceformerConfig:
     hop_blocks: int | None = None
     empty_hops: bool = False
     in_degree_twice: bool = False
+    post_norm: bool = False
+    embedding_norm: bool = False
+    final_transform: bool = False
 
     def __post_init__(self) -> None:
         for name in ("node_vocabulary", "edge_vocabulary"):

@@ -13,6 +13,8 @@ from slicegraph.models.checkpoint import save
 from slicegraph.models.config import GraphSliceformerConfig
 from slicegraph.models.graph_batch import GraphBatch, read_batch, read_encoding
 from slicegraph.models.graphormer_v1 import read_graphormer_v1
+from slicegraph.models.huggingface import read_huggingface
+from slicegraph.models.huggingface_weights import load_weights
 from slicegraph.models.presets import preset
 from slicegraph.nn.encoder_block import EncoderBlock
 from slicegraph.nn.graph_embedding import GraphEmbedding
@@ -30,7 +32,7 @@ class GraphSliceformer(torch.nn.Module):
 
     .. math:: \hat{y} = W \, \mathrm{read}(\mathrm{LN}(f_L \circ \cdots \circ f_1 (X_0, S + E)))
 
-    with pre-norm blocks :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). Softmax(S+E) is
+    with blocks :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). Softmax(S+E) is
     computed once and shared by all of them. A prediction does not depend on the other graphs of
     the batch.
 
@@ -64,8 +66,12 @@ class GraphSliceformer(torch.nn.Module):
             c.padding_row,
             c.in_degree_twice,
         )
+        self.embedding_norm = torch.nn.LayerNorm(c.channels) if c.embedding_norm else None
         self.blocks = torch.nn.ModuleList(_block(c, layer) for layer in range(1, c.num_layers + 1))
         self.structural_bias = _bias(c) if c.mixer != "sort" else None
+        self.final_transform = (
+            torch.nn.Linear(c.channels, c.channels) if c.final_transform else None
+        )
         self.final_norm = torch.nn.LayerNorm(c.channels)
         self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
         self.head = torch.nn.Linear(self.readout.out_channels, c.num_outputs)
@@ -97,9 +103,33 @@ class GraphSliceformer(torch.nn.Module):
         model.load_state_dict(weights)
         return model
 
+    @classmethod
+    def from_huggingface(
+        cls, path: str | Path, mixer: str = "qkv", **overrides: Any
+    ) -> "GraphSliceformer":
+        """The Graphormer of the transformers library, with its weights, in evaluation mode.
+
+        With ``mixer="qkv"`` it predicts what ``GraphormerForGraphClassification`` does (and
+        :meth:`embed` gives the first row of ``GraphormerModel``) for undirected graphs with the
+        same features and paths. Other mixers start from all weights but the queries and keys.
+
+        Args:
+            path: a folder with ``config.json`` and ``model.safetensors``. Nothing is downloaded.
+            mixer: the formula the weights are for, or the one to go on with.
+            **overrides: other fields of the configuration, such as ``dropout``; ``task`` if
+                several outputs are not binary targets; ``node_vocabulary`` and
+                ``edge_vocabulary`` if the features are not 512 categories each. A head of
+                another size (``num_targets``) is drawn anew, as it is if the folder has none.
+        """
+        config, weights = read_huggingface(path, mixer, **overrides)
+        model = cls(config)
+        load_weights(model, weights)
+        return model.eval()
+
     def reset_parameters(self) -> None:
         """Draws the weights anew, as Graphormer does: tables and matrices by a narrow normal."""
-        for part in (self.embedding, self.structural_bias, *self.blocks, self.final_norm):
+        norms = (self.embedding_norm, self.final_norm)
+        for part in (self.embedding, self.structural_bias, *self.blocks, *norms):
             if part is not None:
                 part.reset_parameters()
         deviation = 0.02 / math.sqrt(self.config.num_layers)
@@ -120,6 +150,8 @@ class GraphSliceformer(torch.nn.Module):
         graphs = read_batch(batch)
         pairs = self.pair_bias(batch, graphs)
         x = self.embedding(graphs.features, graphs.in_degree, graphs.out_degree, graphs.ptr)
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
         if self.training and self.config.input_dropout:
             x = functional.dropout(x, self.config.input_dropout)
         ptr = graphs.ptr
@@ -128,8 +160,13 @@ class GraphSliceformer(torch.nn.Module):
         for block in self.blocks:
             x = block(x, ptr, pairs)
         if self.config.token:
-            return self.final_norm(self.readout(x, ptr))
-        return self.readout(self.final_norm(x), ptr)
+            return self._finish(self.readout(x, ptr))
+        return self.readout(self._finish(x), ptr)
+
+    def _finish(self, x: Tensor) -> Tensor:
+        if self.final_transform is not None:
+            x = functional.gelu(self.final_transform(x))
+        return self.final_norm(x)
 
     def pair_bias(self, batch: Data, graphs: GraphBatch | None = None) -> PairBias | None:
         """S + E of a batch; none for the mixer ``"sort"``."""
@@ -156,7 +193,7 @@ def _block(config: GraphSliceformerConfig, layer: int) -> EncoderBlock:
         config.num_layers,
         dropout=config.attention_dropout,
     )
-    return EncoderBlock(mixer, config.ffn_channels, config.dropout)
+    return EncoderBlock(mixer, config.ffn_channels, config.dropout, config.post_norm)
 
 
 def _bias(config: GraphSliceformerConfig) -> StructuralBias:

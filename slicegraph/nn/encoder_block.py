@@ -16,10 +16,17 @@ class EncoderBlock(torch.nn.Module):
         X' &= X + \mathrm{Mix}(\mathrm{LN}(X)) \\
         Y &= X' + W_2 \, \mathrm{GELU}(W_1 \mathrm{LN}(X'))
 
+    or, with ``post_norm``, the one of the original Transformer:
+
+    .. math::
+        X' &= \mathrm{LN}(X + \mathrm{Mix}(X)) \\
+        Y &= \mathrm{LN}(X' + W_2 \, \mathrm{GELU}(W_1 X'))
+
     Args:
         mixer: how the rows of a set are mixed.
         ffn_channels: the inner size of the feed-forward part.
         dropout: the probability with which an entry of both branches is dropped in training.
+        post_norm: whether the norms come after the sums.
 
     Shapes:
         x and output: ``[T, C]``, packed sets with ``ptr`` ``[B + 1]``; pairs as the mixer needs.
@@ -30,9 +37,11 @@ class EncoderBlock(torch.nn.Module):
         torch.Size([5, 16])
     """
 
-    def __init__(self, mixer: Mixer, ffn_channels: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, mixer: Mixer, ffn_channels: int, dropout: float = 0.0, post_norm: bool = False
+    ) -> None:
         super().__init__()
-        self.dropout = dropout
+        self.dropout, self.post_norm = dropout, post_norm
         self.mixer_norm = torch.nn.LayerNorm(mixer.channels)
         self.mixer = mixer
         self.ffn_norm = torch.nn.LayerNorm(mixer.channels)
@@ -45,8 +54,14 @@ class EncoderBlock(torch.nn.Module):
             module.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor, ptr: Tensor, pairs: PairBias | None = None) -> Tensor:
+        if self.post_norm:
+            x = self.mixer_norm(x + self._drop(self.mixer(x, ptr, pairs)))
+            return self.ffn_norm(x + self._drop(self._ffn(x)))
         x = x + self._drop(self.mixer(self.mixer_norm(x), ptr, pairs))
-        return x + self._drop(self.ffn_out(functional.gelu(self.ffn_in(self.ffn_norm(x)))))
+        return x + self._drop(self._ffn(self.ffn_norm(x)))
+
+    def _ffn(self, x: Tensor) -> Tensor:
+        return self.ffn_out(functional.gelu(self.ffn_in(x)))
 
     def _drop(self, x: Tensor) -> Tensor:
         return functional.dropout(x, self.dropout) if self.training and self.dropout else x

@@ -58,6 +58,23 @@ def test_equals_torch_on_every_size(
             assert_same_bits(alone, expected[0])
 
 
+@pytest.mark.parametrize("rows", [*range(1, 10), 17])
+@pytest.mark.parametrize("channels", [1, 2, 5])
+def test_equals_torch_on_many_short_sets(backend: str, rows: int, channels: int) -> None:
+    if backend == "triton" and rows not in (1, 5):
+        pytest.skip("the interpreter is slow: a few sizes stand for all")
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(150, rows, channels, generator=generator).mul(3).round().requires_grad_()
+    weight = torch.randn(x.shape, generator=generator)
+    values, indices = column_sort(x)
+    (gradient,) = torch.autograd.grad(values, x, weight)
+    expected, expected_indices = torch.sort(x, dim=-2, stable=True)
+    (expected_gradient,) = torch.autograd.grad(expected, x, weight)
+    assert torch.equal(values, expected)
+    assert torch.equal(indices, expected_indices)
+    assert torch.equal(gradient, expected_gradient)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize(("rows", "channels"), [(1000, 17), (5000, 2), (20000, 1), (3000, 40)])
 def test_equals_torch_on_long_columns(
