@@ -66,7 +66,7 @@ class Operator:
     def differentiate_with(self, gradient: type["_Gradient"]) -> None:
         """Sets the function that records how to differentiate a call."""
         self.gradient = gradient
-        self.apply = super(torch.autograd.Function, gradient).apply
+        self.apply = super(torch.autograd.Function, gradient).apply  # type: ignore[misc]
 
     def _differentiate(self, x: Tensor, *rest: Any) -> Any:
         if _differentiated(x):
@@ -131,7 +131,7 @@ def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
 
 
 class _Gradient(torch.autograd.Function):
-    """Its forward pass takes `run`, which computes the operator: a backend's function, or torch's."""
+    """Its forward pass takes `run`, a function of a backend or of torch: the operator itself."""
 
     operator: str
 
