@@ -1,86 +1,15 @@
-"""The operators as torch sees them: one schema, one fake and one gradient each.
+"""The operators that move rows: sort, exchange, and their gradients."""
 
-A call costs microseconds, and small sets are sorted in fewer. So what nobody watches (no compiler,
-no dispatch mode, no tensor subclass) goes straight to the backend, and gradients are
-`torch.autograd.Function`s: the wrapper that `torch.library.register_autograd` builds costs
-20 microseconds a call more, and `Function.apply`, which looks for functorch once more, 2.
-"""
-
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from slicegraph.ops.backends import implementation
+from slicegraph.ops.operator import Gradient, Operator
 from slicegraph.ops.sets import INDEX_DTYPES
 
-_library = torch.library.Library("slicegraph", "DEF")
 _SETS = "Tensor? lengths, Tensor? ptr"
-_PLAIN = (Tensor, torch.nn.Parameter)
-_is_compiling = torch.compiler.is_compiling
-_tracing_state = torch._C._get_tracing_state
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_functorch_level = torch._C._functorch.peek_interpreter_stack
-
-
-def _watched(x: Tensor) -> bool:
-    """Whether anything but autograd wants to see the operators that are called."""
-    return (
-        _is_compiling()
-        or type(x) not in _PLAIN
-        or x.is_neg()
-        or _tracing_state() is not None
-        or _dispatch_modes() > 0
-        or _functorch_level() is not None
-    )
-
-
-def _differentiated(x: Tensor) -> bool:
-    # In forward mode the Function, which has no jvp, says so instead of losing the tangent.
-    return (torch.is_grad_enabled() and x.requires_grad) or forward_ad._current_level >= 0
-
-
-class Operator:
-    """One operator of torch's `slicegraph` namespace."""
-
-    def __init__(self, name: str, arguments: str, returns: str, fake: Callable[..., Any]) -> None:
-        self.name = name
-        _library.define(f"{name}({arguments}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, self._run, key)
-        _library.impl(name, self._differentiate, "Autograd")
-        torch.library.register_fake(f"slicegraph::{name}", fake, lib=_library)
-        self.op = getattr(torch.ops.slicegraph, name).default
-
-    def __call__(self, x: Tensor, *rest: Any) -> Any:
-        if _watched(x):
-            return self.op(x, *rest)
-        if _differentiated(x):
-            return self.apply(implementation(self.gradient.operator, x), x, *rest)
-        return implementation(self.name, x)(x, *rest)
-
-    def differentiate_with(self, gradient: type["_Gradient"]) -> None:
-        """Sets the function that records how to differentiate a call."""
-        self.gradient = gradient
-        self.apply = super(torch.autograd.Function, gradient).apply  # type: ignore[misc]
-
-    def _differentiate(self, x: Tensor, *rest: Any) -> Any:
-        if _differentiated(x):
-            op = getattr(torch.ops.slicegraph, self.gradient.operator).default
-            return self.gradient.apply(partial(_below_autograd, op), x, *rest)
-        return _below_autograd(self.op, x, *rest)
-
-    def _run(self, x: Tensor, *rest: Any) -> Any:
-        return implementation(self.name, x)(x, *rest)
-
-
-def _below_autograd(op: Callable[..., Any], *arguments: Any) -> Any:
-    with torch._C._AutoDispatchBelowAutograd():
-        return op(*arguments)
 
 
 def _like(x: Tensor, *_: Any) -> Tensor:
@@ -130,13 +59,7 @@ def _index_bytes(x: Tensor, ptr: Tensor | None) -> int:
     return 4 if statically_known_true(rows < 1 << 31) else 8
 
 
-class _Gradient(torch.autograd.Function):
-    """Its forward pass takes `run`, a function of a backend or of torch: the operator itself."""
-
-    operator: str
-
-
-class _ColumnSort(_Gradient):
+class _ColumnSort(Gradient):
     operator = "column_sort"
 
     @staticmethod
@@ -151,7 +74,7 @@ class _ColumnSort(_Gradient):
         return None, column_scatter(g, *ctx.saved_tensors), None, None, None, None, None
 
 
-class _ColumnSortValues(_Gradient):
+class _ColumnSortValues(Gradient):
     operator = "column_sort"
 
     @staticmethod
@@ -166,7 +89,7 @@ class _ColumnSortValues(_Gradient):
         return None, column_scatter(g, *ctx.saved_tensors), None, None, None, None
 
 
-class _ColumnScatter(_Gradient):
+class _ColumnScatter(Gradient):
     operator = "column_scatter"
 
     @staticmethod
@@ -179,7 +102,7 @@ class _ColumnScatter(_Gradient):
         return None, column_gather(g, *ctx.saved_tensors), None, None, None
 
 
-class _ColumnGather(_Gradient):
+class _ColumnGather(Gradient):
     operator = "column_gather"
 
     @staticmethod
@@ -192,7 +115,7 @@ class _ColumnGather(_Gradient):
         return None, column_scatter(g, *ctx.saved_tensors), None, None, None
 
 
-class _MaxExchange(_Gradient):
+class _MaxExchange(Gradient):
     operator = "max_exchange"
 
     @staticmethod
@@ -207,7 +130,7 @@ class _MaxExchange(_Gradient):
         return None, exchange_rows(g, *ctx.saved_tensors), None, None
 
 
-class _ExchangeRows(_Gradient):
+class _ExchangeRows(Gradient):
     operator = "exchange_rows"
 
     @staticmethod
