@@ -1,12 +1,11 @@
 // The C interface that slicegraph/ops/backends/cpu.py calls through ctypes.
-#include "job.h"
+#include "api.h"
+
 #include "parallel.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
-
-#define SLICEGRAPH_API extern "C" __attribute__((visibility("default")))
 
 namespace slicegraph {
 
@@ -44,8 +43,9 @@ static const Kernels* best_kernels() {
 
 static std::atomic<const Kernels*> active{best_kernels()};
 
-// Threads for some work, in comparisons: below this share another one costs more than it brings.
-static int useful_threads(int64_t work, int64_t threads) {
+const Kernels& active_kernels() { return *active.load(); }
+
+int useful_threads(int64_t work, int64_t threads) {
   constexpr int64_t kShare = 1 << 17;
   const int64_t most = work / kShare + 1;
   return static_cast<int>(most < threads ? most : threads);
@@ -80,9 +80,7 @@ static bool measure(Sets& sets) {
   return true;
 }
 
-// Fresh memory of this size comes straight from the kernel; without huge pages, touching it costs
-// about as much as sorting into it.
-static void expect_large_writes(void* data, int64_t bytes) {
+void expect_large_writes(void* data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr int64_t kFresh = int64_t(32) << 20;
   constexpr uintptr_t kPage = uintptr_t(2) << 20;
@@ -94,8 +92,6 @@ static void expect_large_writes(void* data, int64_t bytes) {
   (void)data, (void)bytes;
 #endif
 }
-
-enum Status : int { kDone = 0, kBadSizes = 1, kNoMemory = 2 };
 
 }  // namespace slicegraph
 
@@ -147,11 +143,6 @@ struct ExchangeWords {
   int64_t x, values, where, dtype, search;
   SetWords sets;
 };
-
-template <class T>
-static T* pointer(int64_t word) {
-  return reinterpret_cast<T*>(word);
-}
 
 static int64_t value_bytes(int64_t dtype) {
   return dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2;

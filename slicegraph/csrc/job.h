@@ -82,6 +82,20 @@ struct ExchangeJob {
   bool search;  // find the first maxima and write `where`, else read it
 };
 
+// Every head of every set is a task.
+struct PairJob {
+  Sets sets;          // packed
+  const char* left;   // [sets, heads, length, length]; if outer, like `right`
+  const char* right;  // [rows, heads * width]
+  char* out;          // like `right`; if outer, [sets, heads, length, length]
+  int64_t heads;
+  int64_t width;
+  int64_t length;
+  int32_t dtype;
+  bool transposed;
+  bool outer;  // left right^T of each set, else left right
+};
+
 // One SIMD level's code. A job falls into tasks that may run in any order, on any thread.
 struct Kernels {
   const char* name;
@@ -93,6 +107,7 @@ struct Kernels {
   void (*permute)(const PermuteJob&, int64_t task, void* scratch);
   int64_t (*exchange_tasks)(const ExchangeJob&);
   void (*exchange)(const ExchangeJob&, int64_t task);
+  void (*pair_task)(const PairJob&, int64_t task, void* scratch);
 };
 
 }  // namespace slicegraph

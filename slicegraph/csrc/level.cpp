@@ -3,6 +3,7 @@
 #include "column_permute.h"
 #include "column_sort.h"
 #include "max_exchange.h"
+#include "pair_mix.h"
 
 #define SLICEGRAPH_TEXT_(name) #name
 #define SLICEGRAPH_TEXT(name) SLICEGRAPH_TEXT_(name)
@@ -28,6 +29,7 @@ const Kernels kernels = {SLICEGRAPH_TEXT(SLICEGRAPH_LEVEL),
                          permute_scratch,
                          permute_task,
                          exchange_tasks,
-                         exchange_task};
+                         exchange_task,
+                         pair_task};
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

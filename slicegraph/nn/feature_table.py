@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from slicegraph.ops import gather_sum
 
 
 class FeatureTable(torch.nn.Module):
@@ -67,7 +68,8 @@ class FeatureTable(torch.nn.Module):
         if features.dim() == 1 and len(self.vocabulary) == 1:
             features = features.unsqueeze(-1)
         self._check(features)
-        return functional.embedding_bag(features.long() + self.offsets, self.weight, mode=self.mode)
+        total = gather_sum(self.weight, features.long() + self.offsets)
+        return total / len(self.vocabulary) if self.mode == "mean" else total
 
     def _check(self, features: Tensor) -> None:
         width = len(self.vocabulary)
@@ -77,7 +79,8 @@ class FeatureTable(torch.nn.Module):
                 f"{features.dtype}, expected integers of shape [T, {width}]"
             )
         if features.is_cpu and not torch.compiler.is_compiling():
-            wrong = (features < 0) | (features >= features.new_tensor(self.vocabulary))
+            sizes = torch.tensor(self.vocabulary)  # which a byte need not hold
+            wrong = (features < 0) | (features >= sizes)
             if bool(wrong.any()):
                 row, column = wrong.nonzero()[0].tolist()
                 value, last = int(features[row, column]), self.vocabulary[column] - 1

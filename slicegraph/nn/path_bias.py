@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from slicegraph.nn.feature_table import FeatureTable
+from slicegraph.ops import gather_sum
 from slicegraph.ops.shortest_paths import ShortestPaths
 
 
@@ -90,7 +90,7 @@ class PathBias(torch.nn.Module):
         path = encoding.path[:, : self.max_hops].long()
         edges = torch.where(path < 0, rows - 1, path + encoding.edge_ptr[graphs].unsqueeze(-1))
         places = edges + rows * torch.arange(self.max_hops, device=path.device)
-        total = functional.embedding_bag(places, products.flatten(0, 1), mode="sum")
+        total = gather_sum(products.flatten(0, 1), places)
         return total / distance.clamp(1, self.max_hops).unsqueeze(-1)
 
     def _products(self, edge_attr: Tensor) -> Tensor:

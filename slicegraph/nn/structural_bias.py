@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from slicegraph.nn.padded_sets import PaddedSets, spread_rows
 from slicegraph.nn.pair_bias import PairBias, padding_value
 from slicegraph.nn.path_bias import PathBias
+from slicegraph.ops import gather_sum
 from slicegraph.ops.sets import set_of_row
 from slicegraph.ops.shortest_paths import ShortestPaths
 
@@ -101,7 +101,7 @@ class StructuralBias(torch.nn.Module):
         sets = PaddedSets(ptr + token * torch.arange(ptr.numel(), device=ptr.device))
         graphs, places = _pair_places(sizes, encoding.distance.shape[0], sets.length, token)
         distance = self._entries(encoding)
-        bias = functional.embedding(self._square(distance, places, sets), self._table())
+        bias = gather_sum(self._table(), self._square(distance, places, sets).unsqueeze(-1))
         if self.path_bias is not None:
             if edge_attr is None:
                 raise ValueError("StructuralBias: edge_attr is missing, expected edge features")

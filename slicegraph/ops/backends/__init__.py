@@ -12,9 +12,22 @@ from typing import Any
 
 from torch import Tensor
 
-from slicegraph.ops.backends import cpu, reference, triton
+from slicegraph.ops.backends import (
+    cpu,
+    cpu_pairs,
+    cpu_tables,
+    reference,
+    reference_pairs,
+    reference_tables,
+    triton,
+)
 
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
+_PARTS: dict[ModuleType, tuple[ModuleType, ...]] = {
+    cpu: (cpu, cpu_pairs, cpu_tables),
+    triton: (triton,),
+    reference: (reference, reference_pairs, reference_tables),
+}
 
 _forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None
 _chosen: dict[str, ModuleType] = {}
@@ -59,8 +72,8 @@ def implementation(operator: str, x: Tensor) -> Any:
     device_type = "cpu" if x.is_cpu else x.device.type
     found = _implementations.get((operator, device_type))
     if found is None:
-        backend = choose(device_type)
-        found = getattr(backend, operator, None) or getattr(reference, operator)
+        parts = (*_PARTS[choose(device_type)], *_PARTS[reference])
+        found = next(getattr(part, operator) for part in parts if hasattr(part, operator))
         _implementations[operator, device_type] = found
     return found
 

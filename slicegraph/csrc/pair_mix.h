@@ -1,0 +1,117 @@
+// Products within sets: rows added up by the weights of pairs, and the products of pairs of rows.
+#pragma once
+
+#include "job.h"
+#include "vector.h"
+
+namespace slicegraph::SLICEGRAPH_LEVEL {
+
+// Heads and sets are short: half of a wider vector would often be idle.
+constexpr int kPairBytes = kVectorBytes < 32 ? kVectorBytes : 32;
+// A tile's sums fill most of 16 registers.
+constexpr int64_t kTileRows = 4, kTileVectors = 3;
+
+// A matrix whose entry (i, k) is data[i * row + k * column].
+template <class T>
+struct Strided {
+  const T* data;
+  int64_t row, column;
+};
+
+template <class T>
+struct Product {
+  Strided<T> a;  // [rows, inner]
+  Strided<T> b;  // [inner, width], of contiguous rows
+  T* out;        // [rows, width], likewise
+  int64_t out_row, rows, inner, width;
+};
+
+// The last vector of a row begins before its place, so that it ends where the row does.
+template <int kRows, int kVectors, int kLanes, class T>
+void product_tile(const Product<T>& p, int64_t i, int64_t c0) {
+  using V = Vector<T, kLanes>;
+  constexpr int64_t kLast = (kVectors - 1) * kLanes;
+  const int64_t last = c0 + kLast < p.width - kLanes ? kLast : p.width - kLanes - c0;
+  const auto at = [=](int v) { return v < kVectors - 1 ? v * kLanes : last; };
+  const int64_t row = p.a.row;
+  const T *a = p.a.data + i * row, *b = p.b.data + c0;
+  V sums[kRows][kVectors] = {};
+  for (int64_t k = 0; k < p.inner; ++k, a += p.a.column, b += p.b.row) {
+    V values[kVectors];
+    for (int v = 0; v < kVectors; ++v) values[v] = load<V>(b + at(v));
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += a[r * row] * values[v];
+  }
+  T* out = p.out + i * p.out_row + c0;
+  for (int r = 0; r < kRows; ++r)
+    for (int v = 0; v < kVectors; ++v) store(out + r * p.out_row + at(v), sums[r][v]);
+}
+
+template <int kVectors, int kLanes, class T>
+void product_columns(const Product<T>& p, int64_t c0) {
+  int64_t i = 0;
+  for (; i + kTileRows <= p.rows; i += kTileRows) product_tile<kTileRows, kVectors, kLanes>(p, i, c0);
+  switch (p.rows - i) {
+    case 3: return product_tile<3, kVectors, kLanes>(p, i, c0);
+    case 2: return product_tile<2, kVectors, kLanes>(p, i, c0);
+    case 1: return product_tile<1, kVectors, kLanes>(p, i, c0);
+    default: return;
+  }
+}
+
+// out = a b, every sum in the order of k, whatever the tile.
+template <int kLanes, class T>
+void product(const Product<T>& p) {
+  if constexpr (kLanes > 1) {
+    if (p.width < kLanes) return product<kLanes / 2>(p);
+  }
+  for (int64_t c0 = 0; c0 < p.width;) {
+    const int64_t left = (p.width - c0 + kLanes - 1) / kLanes;
+    const int64_t vectors = left == kTileVectors + 1 ? 2 : left < kTileVectors ? left : kTileVectors;
+    switch (vectors) {
+      case 1: product_columns<1, kLanes>(p, c0); break;
+      case 2: product_columns<2, kLanes>(p, c0); break;
+      default: product_columns<kTileVectors, kLanes>(p, c0);
+    }
+    c0 += vectors * kLanes;
+  }
+}
+
+template <class T>
+void pair_mix(const PairJob& job, const Set& set, const T* weights, const T* rows, T* out) {
+  const int64_t n = set.length, channels = job.heads * job.width;
+  const Strided<T> a{weights, job.transposed ? 1 : job.length, job.transposed ? job.length : 1};
+  product<kPairBytes / sizeof(T), T>({a, {rows, channels, 1}, out, channels, n, n, job.width});
+}
+
+template <class T>
+void pair_outer(const PairJob& job, const Set& set, const T* left, const T* right, T* out, T* turned) {
+  const int64_t n = set.length, channels = job.heads * job.width;
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t d = 0; d < job.width; ++d) turned[d * n + j] = right[j * channels + d];
+  if (n < job.length) std::memset(out, 0, job.length * job.length * sizeof(T));
+  product<kPairBytes / sizeof(T), T>(
+      {{left, channels, 1}, {turned, n, 1}, out, job.length, n, job.width, n});
+}
+
+template <class T>
+void pair_task(const PairJob& job, int64_t task, void* scratch) {
+  const int64_t b = task / job.heads, head = task % job.heads;
+  const Set set = job.sets[b];
+  const int64_t rows = (set.first * job.heads + head) * job.width;
+  const int64_t square = task * job.length * job.length;
+  const T *left = reinterpret_cast<const T*>(job.left), *right = reinterpret_cast<const T*>(job.right);
+  T* out = reinterpret_cast<T*>(job.out);
+  if (job.outer) {
+    pair_outer(job, set, left + rows, right + rows, out + square, static_cast<T*>(scratch));
+  } else {
+    pair_mix(job, set, left + square, right + rows, out + rows);
+  }
+}
+
+inline void pair_task(const PairJob& job, int64_t task, void* scratch) {
+  return job.dtype == kFloat32 ? pair_task<float>(job, task, scratch)
+                               : pair_task<double>(job, task, scratch);
+}
+
+}  // namespace slicegraph::SLICEGRAPH_LEVEL

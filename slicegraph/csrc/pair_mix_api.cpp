@@ -1,0 +1,50 @@
+// Products within sets: what slicegraph/ops/backends/cpu_pairs.py calls through ctypes.
+#include "api.h"
+#include "parallel.h"
+
+namespace slicegraph {
+
+struct PairWords {
+  int64_t left, right, out, transposed, outer, dtype;
+  int64_t ptr, count, rows, heads, width, length, threads;
+};
+
+// False if a set reaches outside the rows, or has more of them than there are weights for. Also
+// finds the longest set.
+static bool measure(Sets& sets, int64_t length) {
+  if (sets.size(0) != 0 || sets.size(sets.count) != sets.rows) return false;
+  for (int64_t b = 0; b < sets.count; ++b) {
+    const int64_t n = sets.size(b + 1) - sets.size(b);
+    if (n < 0 || n > length) return false;
+    if (n > sets.longest) sets.longest = n;
+  }
+  return true;
+}
+
+}  // namespace slicegraph
+
+using namespace slicegraph;
+
+SLICEGRAPH_API int slicegraph_pair_mix(const PairWords* words) {
+  const PairWords w = *words;
+  PairJob job{{pointer<const void>(w.ptr), kPacked64, w.count, w.rows, 0},
+              pointer<const char>(w.left),
+              pointer<const char>(w.right),
+              pointer<char>(w.out),
+              w.heads,
+              w.width,
+              w.length,
+              static_cast<int32_t>(w.dtype),
+              w.transposed != 0,
+              w.outer != 0};
+  if (!measure(job.sets, w.length)) return kBadSizes;
+  const int64_t bytes = w.dtype == kFloat64 ? 8 : 4;
+  const int64_t squares = w.count * w.heads * w.length * w.length;
+  expect_large_writes(job.out, (w.outer ? squares : w.rows * w.heads * w.width) * bytes);
+  const int64_t scratch = w.outer ? job.sets.longest * w.width * bytes : 0;
+  const int64_t work = w.rows * w.heads * w.width * job.sets.longest / 8 + squares / 8;
+  const auto& task = active_kernels().pair_task;
+  const bool done = for_each_task(w.count * w.heads, useful_threads(work, w.threads), scratch,
+                                  [&](int64_t i, void* memory) { task(job, i, memory); });
+  return done ? kDone : kNoMemory;
+}
