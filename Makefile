@@ -10,7 +10,7 @@ BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.p
 # What is tested is what is installed in the venv.
 unexport PYTHONPATH
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-scatter lint clean
 
 demo: $(VENV)/installed
 	$(BIN)/slicegraph info
@@ -18,6 +18,12 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed-dev
 	$(BIN)/pytest $(ARGS)
+
+# torch-scatter is compiled against the torch that is installed, for about 6 minutes, in a venv of its
+# own: what the other tests run on does not have it.
+test-scatter:
+	$(MAKE) VENV=.venv-scatter .venv-scatter/installed-scatter
+	.venv-scatter/bin/pytest -rs tests/nn tests/models tests/transforms $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -36,7 +42,12 @@ $(VENV)/installed-dev: $(VENV)/created $(BUILD)
 	$(INSTALL) -e ".[test,lint]"
 	touch $(VENV)/installed $@
 
+$(VENV)/installed-scatter: $(VENV)/installed-dev
+	$(INSTALL) setuptools wheel
+	$(INSTALL) --no-build-isolation -e ".[scatter]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-scatter build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f slicegraph/ops/backends/_kernels.so
 	find slicegraph tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

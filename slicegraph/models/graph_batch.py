@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import scatter
 
 from slicegraph.ops.sets import set_of_row
 from slicegraph.ops.shortest_paths import ShortestPaths, shortest_paths
@@ -39,7 +40,9 @@ def read_batch(data: Data) -> GraphBatch:
     if edge_index is None:
         edge_index = ptr.new_empty(2, 0)
     degrees = (
-        data[name] if name in data else ends.bincount(minlength=data.x.shape[0])
+        data[name]
+        if name in data
+        else scatter(torch.ones_like(ends), ends, dim_size=data.x.shape[0])
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0]))
     )
     return GraphBatch(data.x, ptr, edge_index, data.edge_attr, *degrees)

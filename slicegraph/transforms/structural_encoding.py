@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import scatter
 
 from slicegraph.ops.shortest_paths import MAX_DISTANCE, check_limits, shortest_paths
 
@@ -94,7 +95,8 @@ def _ptr(data: Data) -> Tensor:
 
 
 def _degree(ends: Tensor, num_nodes: int) -> Tensor:
-    return ends.bincount(minlength=num_nodes).clamp_(max=_MOST_DEGREE).to(torch.int16)
+    count = scatter(torch.ones_like(ends), ends, dim_size=num_nodes)
+    return count.clamp_(max=_MOST_DEGREE).to(torch.int16)
 
 
 def _make_separable(batch: Batch, offsets: dict[str, Tensor]) -> None:
