@@ -1,8 +1,10 @@
-"""Compiles the C++ kernels into one plain shared library; everything else is in setup.cfg.
+"""Compiles the C++ kernels into one plain shared library, and takes the shipped data along.
 
 The library is loaded with ctypes: it includes no header of Python or torch, so that neither is
 needed to build it and one wheel serves every version of both. Without a working C++ compiler the
-package is built without the library, and the operators run on torch.
+package is built without the library, and the operators run on torch. The data sets of `datasets/`
+are installed in the package; an editable install finds them in the repository. Everything else is
+in setup.cfg.
 """
 
 import os
@@ -22,6 +24,8 @@ from setuptools.command.build import build
 
 CSRC = Path("slicegraph", "csrc")
 LIBRARY = Path("slicegraph", "ops", "backends", "_kernels.so")
+DATASETS = Path("datasets")
+INSTALLED_DATASETS = Path("slicegraph", "data", "embedded")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-pthread"]
 WARNINGS = ["-Wall", "-Wextra", "-Wno-psabi"]
 X86_LEVELS = {
@@ -129,6 +133,43 @@ class build_kernels(Command):
         return {self.get_outputs()[0]: str(LIBRARY)} if self.editable_mode else {}
 
 
+class build_datasets(Command):
+    """Copies each shipped data set and its card into the package; not the script that made it."""
+
+    description = "copy the shipped data sets"
+    user_options: ClassVar[list] = []
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        self.build_lib = None
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
+
+    def run(self) -> None:
+        for source, target in self._files().items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+    def get_source_files(self) -> list[str]:
+        return sorted(str(file) for file in DATASETS.glob("*/*") if file.suffix in (".gz", ".md"))
+
+    def get_outputs(self) -> list[str]:
+        return [str(target) for target in self._files().values()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        return {}
+
+    def _files(self) -> dict[Path, Path]:
+        if self.editable_mode:
+            return {}
+        folder = Path(self.build_lib) / INSTALLED_DATASETS
+        files = [Path(file) for file in self.get_source_files()]
+        if not files:
+            raise FileNotFoundError(f"{DATASETS} has no data sets, and they belong to the package")
+        return {file: folder / file.relative_to(DATASETS) for file in files}
+
+
 class platform_wheel(bdist_wheel):
     """The library depends on the platform, and on no version of Python."""
 
@@ -141,8 +182,12 @@ class PlatformDistribution(Distribution):
         return True
 
 
-build.sub_commands.append(("build_kernels", None))
+build.sub_commands += [("build_kernels", None), ("build_datasets", None)]
 setup(
     distclass=PlatformDistribution,
-    cmdclass={"build_kernels": build_kernels, "bdist_wheel": platform_wheel},
+    cmdclass={
+        "build_kernels": build_kernels,
+        "build_datasets": build_datasets,
+        "bdist_wheel": platform_wheel,
+    },
 )

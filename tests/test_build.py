@@ -54,6 +54,7 @@ def project(tmp_path) -> Path:
         shutil.copy(ROOT / name, tmp_path)
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "csrc")
     shutil.copytree(ROOT / "slicegraph", tmp_path / "slicegraph", ignore=ignored)
+    shutil.copytree(ROOT / "datasets", tmp_path / "datasets")
     csrc = tmp_path / "slicegraph" / "csrc"
     csrc.mkdir()
     for name, text in (("api.cpp", API), ("level.cpp", LEVEL), ("level.h", "")):
@@ -142,14 +143,17 @@ def test_the_wheel_has_every_module_and_nothing_else(project):
     assert {name for name in found if name.endswith(".py")} == {
         name for name in expected if not name.startswith("build/")
     }
-    assert found - expected == {"slicegraph/py.typed"}
+    data = {f"slicegraph/data/embedded/mini/{name}" for name in ("mini.csv.gz", "README.md")}
+    assert found - expected == {"slicegraph/py.typed", *data}
 
 
-def test_the_source_distribution_has_the_kernels(project):
+def test_the_source_distribution_has_the_kernels_and_the_data_sets(project):
     name = python(project, "-c", BUILD, "build_sdist").stdout.splitlines()[-1]
     shutil.unpack_archive(project / "dist" / name, project / "unpacked")
     files = {file.name for file in project.glob("unpacked/*/slicegraph/csrc/*")}
     assert files == {"api.cpp", "level.cpp", "level.h"}
+    files = {file.name for file in project.glob("unpacked/*/datasets/mini/*")}
+    assert files == {"mini.csv.gz", "README.md", "make.py"}
 
 
 @with_compiler
