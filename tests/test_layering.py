@@ -11,8 +11,9 @@ import slicegraph
 
 # A layer may import itself, the version and these. Whoever adds a layer adds a line.
 _FEEDS = {"ops", "transforms", "data", "metrics"}
+_PREDICTION = {"predictor", "prediction_table", "ranks"}
 MAY_IMPORT = {
-    "__init__": {"models"},  # slicegraph.load, imported when it is asked for
+    "__init__": {"predictor", "train"},  # slicegraph.load and train, imported when asked for
     "__main__": {"cli"},
     "ops": set(),
     "nn": {"ops"},
@@ -23,7 +24,10 @@ MAY_IMPORT = {
     "data": {"ops", "transforms", "metrics"},
     "train": {"nn", "models", *_FEEDS},
     "report": {"metrics"},
-    "cli": {"nn", "models", "train", "report", *_FEEDS},
+    "predictor": {"models", *_FEEDS},
+    "ranks": set(),
+    "prediction_table": {"models", "predictor", "ranks", *_FEEDS},
+    "cli": {"nn", "models", "train", "report", *_PREDICTION, *_FEEDS},
 }
 
 

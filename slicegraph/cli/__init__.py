@@ -1,7 +1,8 @@
 """The `slicegraph` command: one file a subcommand.
 
-The file of a subcommand has `add_arguments(parser)` and `run(args)`, and its docstring is the
-description. Only the file of the subcommand that is asked for is imported.
+The file of a subcommand has `add_arguments(parser)` and `run(args)`; its docstring is the
+description, and its `EPILOG`, if there is one, has examples. Only the file of the subcommand that
+is asked for is imported.
 """
 
 import argparse
@@ -13,12 +14,21 @@ from slicegraph import __version__
 
 COMMANDS = {
     "info": "show versions, backends and devices",
+    "datasets": "list the data sets that are known by name",
+    "prepare": "make a store of the molecules in a file",
+    "train": "train a model and evaluate it",
+    "evaluate": "score a model on a split of a data set",
+    "predict": "predict for SMILES, or for the molecules in a file",
+    "submit": "write the file for OGB's leaderboard",
+    "report": "make the page of a run again",
 }
 
 _EXAMPLES = """\
 examples:
-  slicegraph info          what is installed here, and which kernels run
-  slicegraph info --help   the options of a command
+  slicegraph train                          train a small model on the data that come along
+  slicegraph predict runs/one "CCO"         predict with it
+  slicegraph train --data csv:my.csv        train on a file of your own
+  slicegraph predict --help                 the options of a command
 """
 
 
@@ -48,10 +58,13 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"slicegraph {__version__}")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="<command>")
     for name, summary in COMMANDS.items():
-        subparser = commands.add_parser(name, help=summary)
+        subparser = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         if name == asked:
             module = import_module(f"slicegraph.cli.{name}")
             subparser.description = module.__doc__
+            subparser.epilog = getattr(module, "EPILOG", None)
             subparser.set_defaults(run=module.run)
             module.add_arguments(subparser)
     return parser

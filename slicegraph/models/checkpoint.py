@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -21,18 +22,23 @@ def save(model: torch.nn.Module, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     values: Any = model.config
-    config = {"model": type(model).__name__, **dataclasses.asdict(values)}
+    config = {"model": _name(model), **dataclasses.asdict(values)}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
     save_file(tensors, folder / WEIGHTS_FILE)
 
 
-def load(folder: str | Path, device: str | torch.device = "cpu") -> Any:
+def load(
+    folder: str | Path,
+    device: str | torch.device = "cpu",
+    model_class: type[torch.nn.Module] | None = None,
+) -> Any:
     """The model that was saved to a folder, in evaluation mode.
 
     Args:
         folder: a folder that ``model.save(folder)`` wrote.
         device: where to put the weights.
+        model_class: a subclass of the saved model's class, to be made instead.
 
     Example:
         >>> model = GraphSliceformer.from_preset("mini")
@@ -43,18 +49,58 @@ def load(folder: str | Path, device: str | torch.device = "cpu") -> Any:
     from slicegraph.models import MODELS
 
     folder = Path(folder)
-    if not (folder / CONFIG_FILE).is_file():
-        raise FileNotFoundError(f"load: {folder} has no {CONFIG_FILE}, expected a saved model")
-    config = json.loads((folder / CONFIG_FILE).read_text())
+    config = _read_config(folder)
     if (name := config.pop("model", None)) not in MODELS:
         raise ValueError(
             f"load: {folder / CONFIG_FILE} is of model {name!r}, expected {', '.join(MODELS)}"
         )
-    model_class, config_class = MODELS[name]
-    model = model_class(config_class.from_dict(config)).to(device)
-    weights = load_file(folder / WEIGHTS_FILE, device=str(device))
+    saved_class, config_class = MODELS[name]
+    if model_class is not None and not issubclass(model_class, saved_class):
+        raise ValueError(
+            f"load: {folder} is of model {name!r}, which is no {model_class.__name__}; "
+            "slicegraph.models.load(folder) loads it"
+        )
+    model = (model_class or saved_class)(config_class.from_dict(config)).to(device)
+    fill(model, _read_weights(folder / WEIGHTS_FILE, device), folder / WEIGHTS_FILE)
+    return model.eval()
+
+
+def fill(model: torch.nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
+    """Gives a model its weights, in the type of number that they have."""
     dtypes = {value.dtype for value in weights.values() if value.is_floating_point()}
     if len(dtypes) == 1:
         model.to(dtypes.pop())
-    model.load_state_dict(weights)
-    return model.eval()
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"load: {path} does not fit its configuration: {error}") from None
+
+
+def _name(model: torch.nn.Module) -> str:
+    """The name under which a model, or a subclass of it, is known."""
+    from slicegraph.models import MODELS
+
+    known = (name for name, (kind, _) in MODELS.items() if isinstance(model, kind))
+    return next(known, type(model).__name__)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"load: {folder} has no {CONFIG_FILE}, expected a saved model")
+    try:
+        config = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"load: {path} is damaged ({error})") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"load: {path} is damaged (no object, but {type(config).__name__})")
+    return config
+
+
+def _read_weights(path: Path, device: str | torch.device) -> dict[str, torch.Tensor]:
+    if not path.is_file():
+        raise FileNotFoundError(f"load: {path.parent} has no {path.name}, expected a saved model")
+    try:
+        return load_file(path, device=str(device))
+    except SafetensorError as error:
+        raise ValueError(f"load: {path} is damaged ({error})") from None

@@ -50,7 +50,6 @@ def test_an_unknown_field_is_named(tmp_path):
         load(tmp_path)
 
 
-def test_load_is_at_the_top_of_the_package():
-    assert slicegraph.load is load
+def test_an_unknown_name_at_the_top_of_the_package_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'lode'"):
         _ = slicegraph.lode

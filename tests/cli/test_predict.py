@@ -1,0 +1,276 @@
+"""`slicegraph predict`: every row comes out, once and in order, with a value or a reason."""
+
+import csv
+import gzip
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.molecule_tables import random_smiles, write_csv
+from support.small_models import save_model
+
+from slicegraph.cli import main
+from slicegraph.predictor import load
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return str(save_model(tmp_path_factory.mktemp("saved") / "model"))
+
+
+def read(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    return list(csv.DictReader(io.StringIO(text), delimiter=delimiter))
+
+
+def assert_predicted(rows: list[dict[str, str]], model: str, smiles: list[str]) -> None:
+    assert [row["smiles"] for row in rows] == smiles
+    found = [float(row["homolumogap_pred"]) for row in rows]
+    np.testing.assert_allclose(found, load(model).predict(smiles), atol=1e-5)
+
+
+def test_smiles_are_printed_as_a_table_with_the_unit(model, capsys):
+    assert main(["predict", model, "CCO", "c1ccccc1"]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["SMILES", "homolumogap", "(eV)"]
+    assert [line.split()[0] for line in lines] == ["CCO", "c1ccccc1"]
+    values = [float(line.split()[1]) for line in lines]
+    np.testing.assert_allclose(values, load(model).predict(["CCO", "c1ccccc1"]), rtol=1e-4)
+
+
+def test_a_bad_smiles_has_its_reason_in_the_table_and_status_3(model, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(["predict", model, "CCO", "C1CC"])
+    assert exit.value.code == 3
+    head, good, bad = capsys.readouterr().out.splitlines()
+    assert head.split()[-1] == "error"
+    assert len(good.split()) == 2
+    assert bad.split()[0] == "C1CC"
+    assert len(bad.split()) > 1
+
+
+def test_all_columns_of_a_file_are_kept(model, tmp_path, capsys):
+    rows = [["x, y", "CCO", ""], ["two\nlines", "C", '"'], ["", "c1ccccc1", "7"]]
+    source = write_csv(tmp_path / "in.csv", rows, ["note", "smiles", "n"])
+    assert main(["predict", model, str(source), "--out", str(tmp_path / "out.csv")]) == 0
+    found = read(tmp_path / "out.csv")
+    assert list(found[0]) == ["note", "smiles", "n", "homolumogap_pred", "error"]
+    assert [[row["note"], row["smiles"], row["n"]] for row in found] == rows
+    assert [row["error"] for row in found] == ["", "", ""]
+    assert_predicted(found, model, ["CCO", "C", "c1ccccc1"])
+    assert f"3 rows in {tmp_path / 'out.csv'}, 0 with an error" in capsys.readouterr().err
+
+
+def test_a_bad_row_keeps_its_place_with_the_reason(model, tmp_path):
+    lines = ["id,smiles,z", "1,CCO,a", "2,C1CC,b", "3,C", "4,,d", "5,C\xff,e", "6,N,f"]
+    (tmp_path / "in.csv").write_bytes("\n".join(lines).encode("latin-1"))
+    with pytest.raises(SystemExit) as exit:
+        main(["predict", model, str(tmp_path / "in.csv"), "--out", str(tmp_path / "out.csv")])
+    assert exit.value.code == 3
+    found = read(tmp_path / "out.csv")
+    assert [row["id"] for row in found] == ["1", "2", "", "4", "5", "6"]
+    assert [bool(row["homolumogap_pred"]) for row in found] == [True, *[False] * 4, True]
+    assert [bool(row["error"]) for row in found] == [False, *[True] * 4, False]
+    assert found[2]["smiles"] == "3,C"
+    assert found[2]["error"] == "2 fields where the header has 3"
+    assert found[3]["error"] == "no SMILES"
+    assert found[4]["smiles"] == "C\\xff"
+    assert_predicted([found[0], found[5]], model, ["CCO", "N"])
+
+
+def test_smi_has_its_names_kept(model, tmp_path):
+    (tmp_path / "in.smi").write_text("CCO ethanol\n\nC\tmethane gas\nN\n")
+    assert main(["predict", model, str(tmp_path / "in.smi"), "--out", str(tmp_path / "o.csv")]) == 0
+    found = read(tmp_path / "o.csv")
+    assert [row["name"] for row in found] == ["ethanol", "methane gas", ""]
+    assert_predicted(found, model, ["CCO", "C", "N"])
+
+
+def test_parquet_is_read(model, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"n": [1, 2], "smiles": ["CCO", "C"], "w": [0.5, None]})
+    parquet.write_table(table, tmp_path / "in.parquet")
+    out = tmp_path / "out.csv"
+    assert main(["predict", model, str(tmp_path / "in.parquet"), "--out", str(out)]) == 0
+    assert [(row["n"], row["w"]) for row in read(out)] == [("1", "0.5"), ("2", "")]
+    assert_predicted(read(out), model, ["CCO", "C"])
+
+
+@pytest.mark.parametrize(
+    ("name", "delimiter"), [("o.csv.gz", ","), ("o.tsv", "\t"), ("O.CSV", ",")]
+)
+def test_the_ending_decides_the_format(model, tmp_path, name, delimiter):
+    source = write_csv(tmp_path / "in.csv", [["CCO", 1]])
+    assert main(["predict", model, str(source), "--out", str(tmp_path / name)]) == 0
+    assert_predicted(read(tmp_path / name, delimiter), model, ["CCO"])
+
+
+def test_gzip_is_read(model, tmp_path):
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(b"smiles\nCCO\n"))
+    out = tmp_path / "out.csv"
+    assert main(["predict", model, str(tmp_path / "in.csv.gz"), "--out", str(out)]) == 0
+    assert_predicted(read(out), model, ["CCO"])
+
+
+def test_standard_output_has_the_table_and_nothing_else(model, tmp_path, capfdbinary):
+    source = write_csv(tmp_path / "in.csv", [["CCO", 1], ["C", 2]])
+    assert main(["predict", model, str(source), "--out", "-"]) == 0
+    found = list(csv.DictReader(io.StringIO(capfdbinary.readouterr().out.decode())))
+    assert_predicted(found, model, ["CCO", "C"])
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_chunks_and_workers_do_not_change_the_table(model, tmp_path, workers):
+    smiles = random_smiles(100)
+    source = write_csv(tmp_path / "in.csv", [[text, i] for i, text in enumerate(smiles)])
+    out = tmp_path / "out.csv"
+    words = ["--workers", workers, "--chunk-rows", "7", "--batch-size", "5"]
+    assert main(["predict", model, str(source), "--out", str(out), *words]) == 0
+    assert [row["gap"] for row in read(out)] == [str(i) for i in range(100)]
+    assert_predicted(read(out), model, smiles)
+
+
+def test_the_column_of_the_smiles_can_be_named(model, tmp_path):
+    source = write_csv(tmp_path / "in.csv", [["C", "CCO"]], ["smiles", "other"])
+    out = tmp_path / "out.csv"
+    assert main(["predict", model, str(source), "--out", str(out), "--smiles", "other"]) == 0
+    found = float(read(out)[0]["homolumogap_pred"])
+    assert found == pytest.approx(load(model).predict("CCO")[0], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "columns"),
+    [
+        ({"num_targets": 2, "target_names": ("a", "b")}, ["a_pred", "b_pred"]),
+        ({"num_targets": 2, "target_names": ()}, ["target0_pred", "target1_pred"]),
+        ({"target_names": ()}, ["target_pred"]),
+        (
+            {"task": "multiclass", "num_classes": 3, "target_names": ("kind",)},
+            ["kind_pred", "kind_p0", "kind_p1", "kind_p2"],
+        ),
+    ],
+)
+def test_every_target_and_class_has_a_column(tmp_path, settings, columns):
+    folder = save_model(tmp_path / "model", **settings)
+    source = write_csv(tmp_path / "in.csv", [["CCO"]], ["smiles"])
+    out = tmp_path / "out.csv"
+    assert main(["predict", str(folder), str(source), "--out", str(out)]) == 0
+    (row,) = read(out)
+    assert list(row) == ["smiles", *columns, "error"]
+    values = load(folder).predict("CCO").ravel()
+    if "num_classes" in settings:
+        values = [values.argmax(), *values]
+    np.testing.assert_allclose([float(row[name]) for name in columns], values, atol=1e-5)
+
+
+def test_a_file_is_not_replaced_unasked(model, tmp_path, capsys):
+    source = write_csv(tmp_path / "in.csv", [["CCO", 1]])
+    (tmp_path / "out.csv").write_text("precious")
+    words = ["predict", model, str(source), "--out", str(tmp_path / "out.csv")]
+    assert main(words) == 2
+    assert "out.csv exists already; --force replaces it" in capsys.readouterr().err
+    assert (tmp_path / "out.csv").read_text() == "precious"
+    assert main([*words, "--force"]) == 0
+    assert_predicted(read(tmp_path / "out.csv"), model, ["CCO"])
+
+
+def test_a_failure_leaves_no_file(model, tmp_path, capsys):
+    content = gzip.compress("\n".join(["smiles", *random_smiles(5000)]).encode())
+    (tmp_path / "in.csv.gz").write_bytes(content[:-40])
+    words = [str(tmp_path / "in.csv.gz"), "--out", str(tmp_path / "out.csv")]
+    assert main(["predict", model, *words, "--chunk-rows", "100"]) == 2
+    assert "damaged or cut off" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv.gz"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.csv", "--out", "out.csv"], "there is no file 'missing.csv'"),
+        (["in.csv"], "--out is missing"),
+        (["in.csv", "CCO", "--out", "out.csv"], "'in.csv' is a file, expected nothing else"),
+        (["CCO", "--out", "out.csv"], "--out is for a file of molecules"),
+        (["in.csv", "--out", "out.docx"], "out.docx has no known ending, expected .csv"),
+        (["in.csv", "--out", "in.csv", "--force"], "in.csv is the file that is read"),
+        (["in.csv", "--out", "no/such/out.csv"], "there is no folder no/such"),
+        (["in.csv", "--out", "out.csv", "--smiles", "mol"], "'in.csv' has no column 'mol'"),
+        (["in.csv", "--out", "out.csv", "--workers", "0"], "--workers 0, expected at least 1"),
+        (["in.csv", "--out", "out.csv", "--batch-size", "0"], "--batch-size 0, expected"),
+        (["CCO", "--device", "abacus"], "--device abacus cannot be used"),
+        (["done.csv", "--out", "out.csv"], "a column 'homolumogap_pred' already"),
+        (["empty.csv", "--out", "out.csv"], "'empty.csv' is empty"),
+    ],
+)
+def test_a_mistake_is_an_error_line_and_no_file(
+    model, tmp_path, monkeypatch, capsys, words, message
+):
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "in.csv", [["CCO", 1]])
+    write_csv(tmp_path / "done.csv", [["CCO", 1]], ["smiles", "homolumogap_pred"])
+    (tmp_path / "empty.csv").touch()
+    assert main(["predict", model, *words]) == 2
+    printed = capsys.readouterr().err
+    assert "slicegraph: error: " in printed
+    assert message in printed
+    assert not Path("out.csv").exists()
+
+
+def test_a_place_without_a_model_is_an_error_line(tmp_path, capsys):
+    assert main(["predict", str(tmp_path), "CCO"]) == 2
+    assert "slicegraph: error: load: there is no model in " in capsys.readouterr().err
+
+
+def command(*words: str, **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "slicegraph", "predict", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ctrl_c_leaves_no_file_and_ends_with_130(model, tmp_path):
+    source = write_csv(tmp_path / "in.csv", [[text, 1] for text in random_smiles(60000)])
+    words = [str(source), "--out", str(tmp_path / "out.csv"), "--chunk-rows", "50"]
+    process = command(model, *words)
+    while process.poll() is None and not list(tmp_path.glob("out.csv.*.tmp")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130, process.stderr.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+@pytest.mark.parametrize("rows", [90, 1])
+def test_two_processes_write_every_row_once_and_in_order(model, tmp_path, rows):
+    smiles = [text if i % 11 != 5 else "C1CC" for i, text in enumerate(random_smiles(rows))]
+    source = write_csv(tmp_path / "in.csv", [[text, i] for i, text in enumerate(smiles)])
+    words = [model, str(source), "--chunk-rows", "7", "--workers", "1", "--out"]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "2"}
+    processes = [
+        command(*words, str(tmp_path / "two.csv"), RANK=rank, LOCAL_RANK=rank, **meeting)
+        for rank in "01"
+    ]
+    errors = [process.communicate()[1] for process in processes]
+    bad = smiles.count("C1CC")
+    assert [process.returncode for process in processes] == [3 if bad else 0, 0], errors
+    two = read(tmp_path / "two.csv")
+    assert [row["gap"] for row in two] == [str(i) for i in range(rows)]
+    assert [row["smiles"] for row in two if row["error"]] == ["C1CC"] * bad
+    good = [row for row in two if not row["error"]]
+    assert_predicted(good, model, [text for text in smiles if text != "C1CC"])
+
+
+def free_port() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])

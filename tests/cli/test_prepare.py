@@ -1,0 +1,118 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from support.molecule_tables import contents, molecule_csv, write_csv
+
+from slicegraph.cli import main
+from slicegraph.data.prepare import prepare
+from slicegraph.data.store import MoleculeStore
+
+
+@pytest.fixture
+def source(tmp_path):
+    return molecule_csv(tmp_path / "molecules.csv", 60)
+
+
+def test_it_prints_the_columns_and_what_became_of_the_rows(source, tmp_path, capsys):
+    assert main(["prepare", str(source), "--out", str(tmp_path / "store")]) == 0
+    printed = capsys.readouterr()
+    assert "molecules.csv: SMILES 'smiles' (guessed), labels 'gap' (guessed)" in printed.err
+    assert "100%" in printed.err
+    store = MoleculeStore(tmp_path / "store")
+    assert f"{len(store)} molecules in {tmp_path / 'store'}, " in printed.out
+    assert f"{store.meta['duplicates']} of them are duplicates" in printed.out
+    assert f"8 rows rejected, see {tmp_path / 'store' / 'rejected.csv'}" in printed.out
+
+
+def test_the_options_are_those_of_the_function(tmp_path):
+    rows = [["C", "OCC", 1, ""], ["C", "CO", "", ""]]
+    source = write_csv(tmp_path / "a.csv", rows, ["x", "y", "p", "q,r"])
+    options = ["--smiles", "y", "--labels", 'p,"q,r"', "--unlabelled", "--keep-order"]
+    assert main(["prepare", str(source), "--out", str(tmp_path / "cli"), *options]) == 0
+    prepare(
+        *(source, tmp_path / "function"),
+        smiles="y",
+        labels=["p", "q,r"],
+        unlabelled=True,
+        canonical=False,
+    )
+    assert contents(tmp_path / "cli") == contents(tmp_path / "function")
+
+
+def test_no_labels_can_be_asked_for(source, tmp_path):
+    assert main(["prepare", str(source), "--out", str(tmp_path / "store"), "--labels", ""]) == 0
+    assert MoleculeStore(tmp_path / "store").labels.shape[1] == 0
+
+
+def test_a_complete_folder_is_said_to_be_complete(source, tmp_path, capsys):
+    for _ in range(2):
+        assert main(["prepare", str(source), "--out", str(tmp_path / "store")]) == 0
+    assert "is complete already: nothing to do" in capsys.readouterr().out
+
+
+def test_strict_names_the_first_bad_row(source, tmp_path, capsys):
+    assert main(["prepare", str(source), "--out", str(tmp_path / "store"), "--strict"]) == 2
+    assert "slicegraph: error: row 5: 'C1CC': " in capsys.readouterr().err
+
+
+def test_an_interrupted_run_of_another_source_is_restarted_on_request(source, tmp_path, capsys):
+    arguments = ["prepare", str(source), "--out", str(tmp_path / "store")]
+    assert main([*arguments, "--strict"]) == 2
+    molecule_csv(source, 70, seed=1)
+    assert main(arguments) == 2
+    assert "--restart" in capsys.readouterr().err
+    assert main([*arguments, "--restart"]) == 0
+
+
+@pytest.mark.parametrize("source", ["missing.csv", "no-such-set"])
+def test_a_source_that_is_not_there_is_an_error_line(tmp_path, capsys, source):
+    assert main(["prepare", source, "--out", str(tmp_path / "store")]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith("slicegraph: error: ")
+    assert repr(source) in printed
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the process is forked")
+def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(tmp_path):
+    source = molecule_csv(tmp_path / "molecules.csv", 3000)
+    arguments = ["prepare", str(source), "--out", str(tmp_path / "store"), "--chunk-rows", "50"]
+    words = [*arguments, "--workers", "2"]
+    with open(tmp_path / "errors", "w") as errors:
+        process = multiprocessing.get_context("fork").Process(target=command, args=(words, errors))
+        process.start()
+        while process.is_alive() and not (tmp_path / "store/parts/00000003.part").exists():
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGINT)
+        process.join()
+    assert process.exitcode == 130
+    assert "slicegraph: stopped; what is done is kept in " in (tmp_path / "errors").read_text()
+    assert main(arguments) == 0
+    prepare(source, tmp_path / "fresh")
+    assert contents(tmp_path / "store") == contents(tmp_path / "fresh")
+
+
+def command(words: list[str], errors) -> None:
+    sys.stderr = errors
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(main(words))
+
+
+def test_the_command_is_killed_and_goes_on(tmp_path):
+    source = molecule_csv(tmp_path / "molecules.csv", 1500)
+    words = [sys.executable, "-m", "slicegraph", "prepare", str(source), "--out", "store"]
+    words += ["--workers", "2", "--chunk-rows", "50"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (tmp_path / "store/parts/00000005.part").exists():
+        time.sleep(0.001)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert "rows were done before" in done.stdout
+    prepare(source, tmp_path / "fresh")
+    assert contents(tmp_path / "store") == contents(tmp_path / "fresh")
