@@ -14,11 +14,14 @@ process; the median counts, and ratios are to `sliceformer`: how many times its 
   it with the line above. It needs `.[peers]` and a C++ compiler.
 
 *Memory* is what the first training step adds to the memory of a process of its own (activations,
-gradients, AdamW's state): VmHWM after the step, less VmRSS before it (Linux only).
+gradients, AdamW's state): VmHWM after the step, less VmRSS before it (Linux only). The C library is
+told to give freed memory back at once (`MALLOC_MMAP_THRESHOLD_`), in all processes alike: otherwise
+the gaps between tensors count, which are as large as what is in use and differ from run to run.
 """
 
 import argparse
 import multiprocessing
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -194,6 +197,7 @@ def peak_bytes(name: str, size: str, vocabulary: str, threads: int) -> int:
 
 
 def peak_in_new_process(*arguments: Any) -> int:
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = str(1 << 20)  # read when the new process starts
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as process:
         return process.submit(peak_bytes, *arguments).result()

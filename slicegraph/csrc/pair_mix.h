@@ -43,7 +43,9 @@ void product_tile(const Product<T>& p, int64_t i, int64_t c0) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] += a[r * row] * values[v];
   }
   T* out = p.out + i * p.out_row + c0;
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) store(out + r * p.out_row + at(v), sums[r][v]);
 }
 
@@ -78,6 +80,36 @@ void product(const Product<T>& p) {
 }
 
 template <class T>
+SLICEGRAPH_INLINE void turn_4x4(const T* from, int64_t from_row, T* to, int64_t to_row) {
+  using V = Vector<T, 4>;
+  const V a = load<V>(from), b = load<V>(from + from_row);
+  const V c = load<V>(from + 2 * from_row), d = load<V>(from + 3 * from_row);
+  const V ab = shuffle<T, 4, 0, 4, 1, 5>(a, b), ab2 = shuffle<T, 4, 2, 6, 3, 7>(a, b);
+  const V cd = shuffle<T, 4, 0, 4, 1, 5>(c, d), cd2 = shuffle<T, 4, 2, 6, 3, 7>(c, d);
+  store(to, shuffle<T, 4, 0, 1, 4, 5>(ab, cd));
+  store(to + to_row, shuffle<T, 4, 2, 3, 6, 7>(ab, cd));
+  store(to + 2 * to_row, shuffle<T, 4, 0, 1, 4, 5>(ab2, cd2));
+  store(to + 3 * to_row, shuffle<T, 4, 2, 3, 6, 7>(ab2, cd2));
+}
+
+// to[c * rows + r] = from[r * from_row + c]; the last blocks overlap those before them.
+template <class T>
+void turn(const T* from, int64_t from_row, int64_t rows, int64_t columns, T* to) {
+  if (rows < 4 || columns < 4) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) to[c * rows + r] = from[r * from_row + c];
+    return;
+  }
+  for (int64_t r0 = 0; r0 < rows; r0 += 4) {
+    const int64_t r = r0 < rows - 4 ? r0 : rows - 4;
+    for (int64_t c0 = 0; c0 < columns; c0 += 4) {
+      const int64_t c = c0 < columns - 4 ? c0 : columns - 4;
+      turn_4x4(from + r * from_row + c, from_row, to + c * rows + r, rows);
+    }
+  }
+}
+
+template <class T>
 void pair_mix(const PairJob& job, const Set& set, const T* weights, const T* rows, T* out) {
   const int64_t n = set.length, channels = job.heads * job.width;
   const Strided<T> a{weights, job.transposed ? 1 : job.length, job.transposed ? job.length : 1};
@@ -87,11 +119,16 @@ void pair_mix(const PairJob& job, const Set& set, const T* weights, const T* row
 template <class T>
 void pair_outer(const PairJob& job, const Set& set, const T* left, const T* right, T* out, T* turned) {
   const int64_t n = set.length, channels = job.heads * job.width;
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t d = 0; d < job.width; ++d) turned[d * n + j] = right[j * channels + d];
+  turn(right, channels, n, job.width, turned);
   if (n < job.length) std::memset(out, 0, job.length * job.length * sizeof(T));
   product<kPairBytes / sizeof(T), T>(
       {{left, channels, 1}, {turned, n, 1}, out, job.length, n, job.width, n});
+}
+
+template <class T>
+void expect_next_head(const PairJob& job, const Set& set, const T* rows) {
+  for (int64_t r = 0; r < set.length; ++r)
+    expect_read(rows + job.width + r * job.heads * job.width, job.width * sizeof(T));
 }
 
 template <class T>
@@ -102,7 +139,9 @@ void pair_task(const PairJob& job, int64_t task, void* scratch) {
   const int64_t square = task * job.length * job.length;
   const T *left = reinterpret_cast<const T*>(job.left), *right = reinterpret_cast<const T*>(job.right);
   T* out = reinterpret_cast<T*>(job.out);
+  expect_next_head(job, set, right + rows);
   if (job.outer) {
+    expect_next_head(job, set, left + rows);
     pair_outer(job, set, left + rows, right + rows, out + square, static_cast<T*>(scratch));
   } else {
     pair_mix(job, set, left + square, right + rows, out + rows);

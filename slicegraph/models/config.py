@@ -33,6 +33,11 @@ class GraphSliceformerConfig:
         num_classes: the number of classes of a ``"multiclass"`` target.
         dropout, attention_dropout, input_dropout: probabilities in training, of the branches of a
             block, of the weights of a softmax, and of the embedding.
+        recompute: what a training step computes twice to save memory, see
+            :class:`~slicegraph.nn.EncoderBlock`.
+        target_names, unit: what is predicted, and in which unit; for those who read it.
+        target_mean, target_std: of each target of a regression. The head predicts the target less
+            the mean, divided by the deviation; the model gives it back in its unit.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: what the code of Graphormer v1 computes, and its weights were
@@ -65,6 +70,11 @@ class GraphSliceformerConfig:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     input_dropout: float = 0.0
+    recompute: str = "none"
+    target_names: tuple[str, ...] = ()
+    unit: str = ""
+    target_mean: tuple[float, ...] | None = None
+    target_std: tuple[float, ...] | None = None
     padding_row: bool = False
     hop_blocks: int | None = None
     empty_hops: bool = False
@@ -74,7 +84,7 @@ class GraphSliceformerConfig:
     final_transform: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("node_vocabulary", "edge_vocabulary"):
+        for name in ("node_vocabulary", "edge_vocabulary", *_PER_TARGET):
             if (sizes := getattr(self, name)) is not None:
                 object.__setattr__(self, name, tuple(sizes))
         for name in ("num_layers", "channels", "ffn_channels", "heads", "num_targets"):
@@ -87,6 +97,21 @@ class GraphSliceformerConfig:
             raise ValueError(f"{_NAME}: task = {self.task!r}, expected one of {', '.join(TASKS)}")
         if self.task == "multiclass" and self.num_classes < 2:
             raise ValueError(f"{_NAME}: num_classes = {self.num_classes} must be at least 2")
+        self._check_targets()
+
+    def _check_targets(self) -> None:
+        for name in _PER_TARGET:
+            values = getattr(self, name)
+            if values and len(values) != self.num_targets:
+                raise ValueError(
+                    f"{_NAME}: {name} has {len(values)} values for {self.num_targets} targets"
+                )
+        if (self.target_mean is None) != (self.target_std is None):
+            raise ValueError(f"{_NAME}: target_mean and target_std, expected both or neither")
+        if self.target_std is not None and self.task != "regression":
+            raise ValueError(f"{_NAME}: target_std is for a regression, task is {self.task!r}")
+        if self.target_std is not None and not min(self.target_std) > 0:
+            raise ValueError(f"{_NAME}: target_std = {self.target_std} must be above 0")
 
     @property
     def token(self) -> bool:
@@ -110,3 +135,4 @@ class GraphSliceformerConfig:
 
 
 _NAME = "GraphSliceformerConfig"
+_PER_TARGET = ("target_names", "target_mean", "target_std")

@@ -30,11 +30,12 @@ class GraphSliceformer(torch.nn.Module):
     Graphormer of `"Do Transformers Really Perform Bad for Graph Representation?"
     <https://arxiv.org/abs/2106.05234>`_.
 
-    .. math:: \hat{y} = W \, \mathrm{read}(\mathrm{LN}(f_L \circ \cdots \circ f_1 (X_0, S + E)))
+    .. math:: \hat{y} = \mu + \sigma \, W \, \mathrm{read}(\mathrm{LN}(f_L \circ \cdots \circ f_1
+        (X_0, S + E)))
 
-    with blocks :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). Softmax(S+E) is
-    computed once and shared by all of them. A prediction does not depend on the other graphs of
-    the batch.
+    with the mean and the deviation of the targets (0 and 1 if there are none) and blocks
+    :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). Softmax(S+E) is computed once and shared by
+    all of them. A prediction does not depend on the other graphs of the batch.
 
     Args:
         config: the configuration.
@@ -53,6 +54,9 @@ class GraphSliceformer(torch.nn.Module):
         >>> model(Data(x=x, edge_index=edge_index, edge_attr=edge_attr)).shape
         torch.Size([1, 1])
     """
+
+    target_mean: Tensor | None
+    target_std: Tensor | None
 
     def __init__(self, config: GraphSliceformerConfig) -> None:
         super().__init__()
@@ -75,7 +79,13 @@ class GraphSliceformer(torch.nn.Module):
         self.final_norm = torch.nn.LayerNorm(c.channels)
         self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
         self.head = torch.nn.Linear(self.readout.out_channels, c.num_outputs)
+        for name in ("target_mean", "target_std"):
+            self.register_buffer(name, self._per_target(name), persistent=False)
         self.reset_parameters()
+
+    def _per_target(self, name: str) -> Tensor | None:
+        values = getattr(self.config, name)
+        return None if values is None else torch.tensor(values, dtype=torch.get_default_dtype())
 
     @classmethod
     def from_preset(
@@ -138,8 +148,22 @@ class GraphSliceformer(torch.nn.Module):
                 torch.nn.init.normal_(module.weight, std=deviation)
                 if module.bias is not None:
                     torch.nn.init.zeros_(module.bias)
+        for name in ("target_mean", "target_std"):
+            buffer, values = getattr(self, name), self._per_target(name)
+            if buffer is not None and values is not None and not buffer.is_meta:
+                buffer.copy_(values)
 
     def forward(self, batch: Data) -> Tensor:
+        return self.rescale(self.score(batch))
+
+    def rescale(self, scores: Tensor) -> Tensor:
+        """What :meth:`score` gives, in the unit of the targets."""
+        if self.target_mean is None or self.target_std is None:
+            return scores
+        return scores * self.target_std + self.target_mean
+
+    def score(self, batch: Data) -> Tensor:
+        """The output of the head: standardised targets, or logits; what a loss is made of."""
         out = self.head(self.embed(batch))
         if self.config.task == "multiclass":
             return out.unflatten(-1, (self.config.num_targets, self.config.num_classes))
@@ -193,7 +217,9 @@ def _block(config: GraphSliceformerConfig, layer: int) -> EncoderBlock:
         config.num_layers,
         dropout=config.attention_dropout,
     )
-    return EncoderBlock(mixer, config.ffn_channels, config.dropout, config.post_norm)
+    return EncoderBlock(
+        mixer, config.ffn_channels, config.dropout, config.post_norm, config.recompute
+    )
 
 
 def _bias(config: GraphSliceformerConfig) -> StructuralBias:

@@ -11,10 +11,17 @@ _BASE = {
     "heads": 32,
     "dropout": 0.1,
     "attention_dropout": 0.1,
+    "recompute": "all",
 }
 _SMALL = _BASE | {"num_layers": 6, "channels": 512, "ffn_channels": 512}
-_SLIM = _BASE | {"channels": 80, "ffn_channels": 80, "heads": 8}
-_MINI = {"num_layers": 4, "channels": 64, "ffn_channels": 64, "heads": 8}
+_SLIM = _BASE | {"channels": 80, "ffn_channels": 80, "heads": 8, "recompute": "ffn"}
+_MINI = {
+    "num_layers": 3,
+    "channels": 64,
+    "ffn_channels": 64,
+    "heads": 8,
+    "readout": "quantiles",
+}
 _SORT = {"mixer": "sort_attn", "order": "ascending"}
 _QKV = {"mixer": "qkv"}
 

@@ -8,6 +8,10 @@ from slicegraph.nn.graph_readout import GraphReadout
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.order import Order
 from slicegraph.nn.pair_bias import PairBias
+from slicegraph.nn.sequence_embedding import SequenceEmbedding
+from slicegraph.nn.sequence_mixer import SequenceMixer
+from slicegraph.nn.sequence_readout import SequenceReadout
+from slicegraph.nn.set_attention import SetAttention
 from slicegraph.nn.slice_sort import SliceSort
 from slicegraph.nn.slice_sort_2d import SliceSort2d
 from slicegraph.nn.slice_sort_conv import SliceSortConv
@@ -21,6 +25,10 @@ __all__ = [
     "Mixer",
     "Order",
     "PairBias",
+    "SequenceEmbedding",
+    "SequenceMixer",
+    "SequenceReadout",
+    "SetAttention",
     "SliceSort",
     "SliceSort2d",
     "SliceSortAggregation",

@@ -1,11 +1,16 @@
 """One layer of an encoder: mix the rows of each set, then transform every row."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.pair_bias import PairBias
+
+RECOMPUTE = ("none", "ffn", "all")
 
 
 class EncoderBlock(torch.nn.Module):
@@ -27,6 +32,9 @@ class EncoderBlock(torch.nn.Module):
         ffn_channels: the inner size of the feed-forward part.
         dropout: the probability with which an entry of both branches is dropped in training.
         post_norm: whether the norms come after the sums.
+        recompute: what is computed once more in the backward pass instead of being kept for it:
+            ``"none"``; ``"ffn"``, the feed-forward part; ``"all"``, the mixer too. A block keeps
+            8 tensors of the size of its input, 5, or 2, and the results are the same.
 
     Shapes:
         x and output: ``[T, C]``, packed sets with ``ptr`` ``[B + 1]``; pairs as the mixer needs.
@@ -38,10 +46,19 @@ class EncoderBlock(torch.nn.Module):
     """
 
     def __init__(
-        self, mixer: Mixer, ffn_channels: int, dropout: float = 0.0, post_norm: bool = False
+        self,
+        mixer: Mixer,
+        ffn_channels: int,
+        dropout: float = 0.0,
+        post_norm: bool = False,
+        recompute: str = "none",
     ) -> None:
         super().__init__()
-        self.dropout, self.post_norm = dropout, post_norm
+        if recompute not in RECOMPUTE:
+            raise ValueError(
+                f"EncoderBlock: recompute = {recompute!r}, expected one of {', '.join(RECOMPUTE)}"
+            )
+        self.dropout, self.post_norm, self.recompute = dropout, post_norm, recompute
         self.mixer_norm = torch.nn.LayerNorm(mixer.channels)
         self.mixer = mixer
         self.ffn_norm = torch.nn.LayerNorm(mixer.channels)
@@ -54,14 +71,32 @@ class EncoderBlock(torch.nn.Module):
             module.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor, ptr: Tensor, pairs: PairBias | None = None) -> Tensor:
+        if pairs is not None and self.mixer.mixer != "qkv":
+            pairs.weights  # noqa: B018  # computed for all layers, and never again
         if self.post_norm:
-            x = self.mixer_norm(x + self._drop(self.mixer(x, ptr, pairs)))
+            x = self.mixer_norm(x + self._drop(self._mix(x, ptr, pairs)))
             return self.ffn_norm(x + self._drop(self._ffn(x)))
-        x = x + self._drop(self.mixer(self.mixer_norm(x), ptr, pairs))
-        return x + self._drop(self._ffn(self.ffn_norm(x)))
+        x = x + self._drop(self._mix(x, ptr, pairs))
+        return x + self._drop(self._ffn(x))
+
+    def _mix(self, x: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
+        def run(x: Tensor) -> Tensor:
+            return self.mixer(x if self.post_norm else self.mixer_norm(x), ptr, pairs)
+
+        return self._run(run, x, self.recompute == "all")
 
     def _ffn(self, x: Tensor) -> Tensor:
-        return self.ffn_out(functional.gelu(self.ffn_in(x)))
+        def run(x: Tensor) -> Tensor:
+            x = x if self.post_norm else self.ffn_norm(x)
+            return self.ffn_out(functional.gelu(self.ffn_in(x)))
+
+        return self._run(run, x, self.recompute != "none")
+
+    def _run(self, run: Callable[[Tensor], Tensor], x: Tensor, again: bool) -> Tensor:
+        if again and torch.is_grad_enabled():
+            random = self.training and self.mixer.dropout > 0
+            return checkpoint(run, x, use_reentrant=False, preserve_rng_state=random)
+        return run(x)
 
     def _drop(self, x: Tensor) -> Tensor:
         return functional.dropout(x, self.dropout) if self.training and self.dropout else x

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from slicegraph.nn.padded_sets import PaddedSets
+from slicegraph.ops import pair_mix
 
 
 class PairBias:
@@ -43,7 +44,7 @@ class PairBias:
         weights = self.weights.to(values.dtype)
         if dropout:
             weights = functional.dropout(weights, dropout)
-        return self._join(weights @ self._split(values))
+        return pair_mix(weights, values, self.sets.ptr)
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
         """``[T, C]``: scaled dot-product attention within each set, with the bias."""

@@ -19,7 +19,7 @@ if _kernel is not None:
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:
-    """`out[i] = sum_j weights[i, j] values[j]` in each set and head; `weights[j, i]` if transposed."""
+    """`out[i] = sum_j weights[i, j] values[j]` in each set and head; or by `weights[j, i]`."""
     if values.dtype not in _DTYPES:
         return reference_pairs.pair_mix(weights, values, ptr, transpose)
     check_pairs("pair_mix", weights, values, ptr)

@@ -8,16 +8,17 @@ from slicegraph.ops.sets import set_of_row
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:
-    """`out[i] = sum_j weights[i, j] values[j]` in each set and head; `weights[j, i]` if transposed."""
+    """`out[i] = sum_j weights[i, j] values[j]` in each set and head; or by `weights[j, i]`."""
     check_pairs("pair_mix", weights, values, ptr)
     num_sets, heads, length, _ = weights.shape
     slots = _slots("pair_mix", values, ptr, length)
-    real = _real(ptr, length)
-    weights = weights.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)).unsqueeze(1), 0)
     if transpose:
         weights = weights.transpose(2, 3)
+    # What meets the zeros of padding may be infinite, and is not to be read.
+    weights = weights.masked_fill(_padding(ptr, length)[:, None, None], 0)
     mixed = _matmul(weights, _spread(values, slots, num_sets, heads, length))
-    return mixed.transpose(1, 2).reshape(-1, values.shape[1]).index_select(0, slots)
+    places = mixed.transpose(1, 2).reshape(num_sets * length, values.shape[1])
+    return places.index_select(0, slots)
 
 
 def pair_outer(g: Tensor, values: Tensor, ptr: Tensor, heads: int, length: int) -> Tensor:
@@ -25,7 +26,9 @@ def pair_outer(g: Tensor, values: Tensor, ptr: Tensor, heads: int, length: int) 
     check_products("pair_outer", g, values, ptr, heads)
     slots, num_sets = _slots("pair_outer", values, ptr, length), ptr.shape[0] - 1
     left, right = (_spread(rows, slots, num_sets, heads, length) for rows in (g, values))
-    return _matmul(left, right.transpose(2, 3))
+    padding = _padding(ptr, length)[:, None]
+    outside = padding.unsqueeze(-1) | padding.unsqueeze(-2)
+    return _matmul(left, right.transpose(2, 3)).masked_fill_(outside, 0)
 
 
 def _slots(name: str, rows: Tensor, ptr: Tensor, length: int) -> Tensor:
@@ -36,9 +39,9 @@ def _slots(name: str, rows: Tensor, ptr: Tensor, length: int) -> Tensor:
     return sets * length + torch.arange(rows.shape[0], device=rows.device) - ptr[sets]
 
 
-def _real(ptr: Tensor, length: int) -> Tensor:
-    """`[B, length]`, true where a set has a row."""
-    return torch.arange(length, device=ptr.device) < ptr.diff().unsqueeze(-1)
+def _padding(ptr: Tensor, length: int) -> Tensor:
+    """`[B, length]`, true where a set has no row."""
+    return torch.arange(length, device=ptr.device) >= ptr.diff().unsqueeze(-1)
 
 
 def _spread(rows: Tensor, slots: Tensor, num_sets: int, heads: int, length: int) -> Tensor:

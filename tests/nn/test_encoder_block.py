@@ -1,0 +1,63 @@
+"""What a block computes twice, it computes alike."""
+
+import pytest
+import torch
+from models.small_graphs import disconnected_graph, random_graph
+from torch_geometric.data import Batch
+
+from slicegraph.models import GraphSliceformer
+from slicegraph.nn import EncoderBlock, Mixer
+
+
+def step(recompute, mixer, post_norm, dropout):
+    torch.manual_seed(0)
+    model = GraphSliceformer.from_preset(
+        "mini",
+        mixer=mixer,
+        post_norm=post_norm,
+        recompute=recompute,
+        dropout=dropout,
+        attention_dropout=dropout,
+    ).train()
+    batch = Batch.from_data_list([random_graph(7), disconnected_graph(), random_graph(1)])
+    torch.manual_seed(1)
+    out = model(batch)
+    out.square().sum().backward()
+    return out, [p.grad for p in model.parameters()]
+
+
+@pytest.mark.parametrize("recompute", ["ffn", "all"])
+@pytest.mark.parametrize("mixer", ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"])
+@pytest.mark.parametrize("post_norm", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_recomputing_changes_no_result(recompute, mixer, post_norm, dropout):
+    out, gradients = step("none", mixer, post_norm, dropout)
+    again, gradients_again = step(recompute, mixer, post_norm, dropout)
+    assert torch.equal(out, again)
+    for ours, expected in zip(gradients_again, gradients, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def kept_rows(recompute):
+    """How many tensors of the size of its input a block keeps for the backward pass."""
+    block = EncoderBlock(Mixer(32, mixer="sort"), 32, recompute=recompute)
+    x = torch.randn(100, 32, requires_grad=True)
+    kept = {}
+
+    def keep(tensor):
+        if tensor.shape == x.shape and tensor.is_floating_point():
+            kept[tensor.data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        block(x, torch.tensor([0, 40, 100]))
+    return len(kept)
+
+
+def test_recomputing_keeps_less():
+    assert kept_rows("none") > kept_rows("ffn") > kept_rows("all")
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(ValueError, match="recompute = 'some', expected one of none, ffn, all"):
+        EncoderBlock(Mixer(8, mixer="sort"), 8, recompute="some")
