@@ -12,9 +12,11 @@ unexport PYTHONPATH
 
 .PHONY: demo test test-scatter lint clean
 
+# Every demo has a folder of its own.
+DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 demo: $(VENV)/installed
-	$(BIN)/slicegraph info
-	$(BIN)/python examples/sort_a_set.py
+	$(BIN)/slicegraph train --out $(DEMO)
+	$(BIN)/slicegraph predict $(DEMO) "CCO"
 
 test: $(VENV)/installed-dev
 	$(BIN)/pytest $(ARGS)

@@ -1,0 +1,185 @@
+"""Whole training, data loading included, against transformers: `python -m benchmarks.training`.
+
+Molecules a second of a training step with its data: a batch of 256 molecules is read or collated,
+then forward, backward, clipping and AdamW. All candidates take turns in one process with the same
+molecules, the same size (12 layers, 80 wide, 8 heads) and the same threads; the median counts, and
+ratios are to *transformers*.
+
+- *sliceformer-slim*, *graphormer-slim*: our presets, trained by Lightning as `slicegraph train`
+  does: an epoch of the run, its loader and its callbacks in the time.
+- *transformers*: the Graphormer of transformers 4.57.1 in a plain loop with its own collator,
+  `on_the_fly_processing`. It needs `.[peers]` and a C++ compiler; without it there are no ratios.
+
+*Data* is the share of the time of a step that waits for its batch.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from torch.nn import functional
+
+from benchmarks.encoder import SMILES
+from benchmarks.loader import graphs, make_store, peer
+from benchmarks.timing import median_ms
+from slicegraph.data.datasets import DataSet
+from slicegraph.data.store import MoleculeStore
+from slicegraph.data.task import Task
+from slicegraph.models import preset
+from slicegraph.train import TrainConfig
+from slicegraph.train.data import MoleculeData
+from slicegraph.train.module import TrainingModule
+from slicegraph.train.trainer import make_trainer, quiet_lightning
+
+BATCH = 256
+PRESETS = ("sliceformer-slim", "graphormer-slim")
+
+
+class Rate(NamedTuple):
+    molecules_per_second: float
+    data_share: float
+
+
+class Waiting:
+    """An iterator that adds up the time that is spent in the one it stands for."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader, self.seconds = loader, 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = iter(self.loader)
+        while True:
+            start = time.perf_counter()
+            batch = next(batches, None)
+            self.seconds += time.perf_counter() - start
+            if batch is None:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+
+class Stop(Checkpoint):
+    """Ends the fit after its first epoch; in the place of Lightning's checkpoints."""
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.should_stop = True
+
+
+class Ours:
+    """An epoch of a run, by Lightning."""
+
+    def __init__(self, name: str, store: MoleculeStore, threads: int) -> None:
+        task = Task("regression", ("gap",), "mae")
+        everything = {"train": np.arange(len(store)), "valid": np.arange(BATCH)}
+        self.dataset = DataSet("benchmark", store, everything, task, task.evaluator())
+        self.config = TrainConfig(preset=name, threads=threads, accelerator="cpu").resolved()
+        self.module = TrainingModule(self.config)
+        self.waited = 0.0
+
+    def __call__(self) -> None:
+        data = MoleculeData(self.config, self.dataset)
+        trainer = make_trainer(self.config, [Stop()])
+        trainer.limit_val_batches = 0
+        loader: list[Waiting] = []
+        make = data.train_dataloader
+
+        def timed() -> Any:
+            loader.append(Waiting(make()))
+            return loader[0]
+
+        data.train_dataloader = timed  # type: ignore[method-assign]
+        trainer.fit(self.module, datamodule=data)
+        self.waited = loader[0].seconds
+
+
+class Theirs:
+    """The same number of steps in a plain loop."""
+
+    def __init__(self, store: MoleculeStore, collator: Callable) -> None:
+        from transformers.models.deprecated import graphormer
+
+        config = preset(PRESETS[1])
+        self.model = graphormer.GraphormerForGraphClassification(
+            graphormer.GraphormerConfig(
+                num_classes=1,
+                num_hidden_layers=config.num_layers,
+                embedding_dim=config.channels,
+                ffn_embedding_dim=config.ffn_channels,
+                num_attention_heads=config.heads,
+                dropout=config.dropout,
+                attention_dropout=config.attention_dropout,
+            )
+        )
+        self.collator = collator
+        self.items = graphs(store, np.arange(len(store)))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-4)
+        self.waited = 0.0
+
+    def __call__(self) -> None:
+        self.model.train()
+        self.waited = 0.0
+        for first in range(0, len(self.items), BATCH):
+            start = time.perf_counter()
+            inputs = self.collator([dict(item) for item in self.items[first : first + BATCH]])
+            self.waited += time.perf_counter() - start
+            labels = inputs.pop("labels")
+            scores = self.model(**inputs).logits
+            functional.l1_loss(scores.flatten(), labels.flatten().float()).backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+
+def measure(store: MoleculeStore, threads: int, repeats: int) -> dict[str, Rate]:
+    runs: dict[str, Any] = {name: Ours(name, store, threads) for name in PRESETS}
+    collator = peer()
+    if collator is not None:
+        runs["transformers"] = Theirs(store, collator)
+    waits: dict[str, list[float]] = {name: [] for name in runs}
+
+    def timed(name: str) -> Callable[[], None]:
+        def run() -> None:
+            start = time.perf_counter()
+            runs[name]()
+            waits[name].append(runs[name].waited / (time.perf_counter() - start))
+
+        return run
+
+    with quiet_lightning():
+        ms = median_ms({name: timed(name) for name in runs}, repeats)
+    return {
+        name: Rate(1e3 * len(store) / ms[name], float(np.median(waits[name][1:]))) for name in runs
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=8, help="of 256 molecules, in an epoch")
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        store = make_store(Path(folder), SMILES, BATCH * arguments.batches)
+        rates = measure(store, arguments.threads, arguments.repeats)
+    print(
+        f"{len(store)} molecules, mean {store.num_atoms.mean():.1f} atoms, batches of {BATCH}, "
+        f"{arguments.threads} threads: molecules a second, and the share of data loading"
+    )
+    theirs = rates.get("transformers")
+    for name, rate in rates.items():
+        ratio = f"{rate.molecules_per_second / theirs.molecules_per_second:6.1f}x" if theirs else ""
+        print(f"  {name:18} {rate.molecules_per_second:9,.0f} {ratio}  data {rate.data_share:6.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The model at the start of a run: drawn at random, or from one that was trained before."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.utilities import rank_zero_only
+
+from slicegraph.models import GraphSliceformer, GraphSliceformerConfig, load, preset
+from slicegraph.models.checkpoint import CONFIG_FILE
+from slicegraph.models.run_checkpoint import load_checkpoint
+from slicegraph.train.config import TrainConfig
+from slicegraph.train.data import MoleculeData
+
+
+def initial_model(config: TrainConfig, data: MoleculeData) -> GraphSliceformer:
+    """The model for these settings and this data set."""
+    fields = _fields(config, data)
+    if config.init is None:
+        vocabulary = _vocabulary(data)
+        return GraphSliceformer(preset(config.preset, **(vocabulary | fields)))
+    return _from_folder(Path(config.init), fields)
+
+
+def _fields(config: TrainConfig, data: MoleculeData) -> dict[str, Any]:
+    """What the data and the user decide about the model, whatever it starts from."""
+    task = data.dataset.task
+    fields: dict[str, Any] = {
+        "num_targets": task.num_targets,
+        "task": task.kind,
+        "target_names": task.target_names,
+        "unit": task.unit if config.unit is None else config.unit,
+        "target_mean": None,
+        "target_std": None,
+    }
+    if task.kind == "multiclass":
+        fields["num_classes"] = task.num_classes
+    if task.kind == "regression" and config.standardise:
+        fields["target_mean"], fields["target_std"] = data.mean_and_deviation()
+    for name in ("dropout", "attention_dropout"):
+        if (value := getattr(config, name)) is not None:
+            fields[name] = value
+    for name in fields:
+        if name in config.model and name not in ("dropout", "attention_dropout"):
+            raise ValueError(f"train: model.{name} is decided by the data, not by a setting")
+    return fields | config.model
+
+
+def _vocabulary(data: MoleculeData) -> dict[str, Any]:
+    meta = data.dataset.store.meta
+    return {
+        "node_vocabulary": tuple(meta["atom_vocabulary"]),
+        "edge_vocabulary": tuple(meta["bond_vocabulary"]) or None,
+    }
+
+
+def _from_folder(path: Path, fields: dict[str, Any]) -> GraphSliceformer:
+    if _is_transformers(path):
+        return GraphSliceformer.from_huggingface(path, **fields).train()
+    old = _load(path)
+    model = GraphSliceformer(GraphSliceformerConfig(**(dataclasses.asdict(old.config) | fields)))
+    _copy_weights(old, model, path)
+    return model
+
+
+def _is_transformers(path: Path) -> bool:
+    file = path / CONFIG_FILE
+    return file.is_file() and json.loads(file.read_text()).get("model_type") == "graphormer"
+
+
+def _load(path: Path) -> GraphSliceformer:
+    if path.is_file():
+        return load_checkpoint(path)
+    for folder in (path, path / "model"):
+        if (folder / CONFIG_FILE).is_file():
+            return load(folder)
+    raise FileNotFoundError(
+        f"train: there is no model in {path}; init is a saved model, a run folder, a checkpoint, "
+        "or a Graphormer folder of transformers"
+    )
+
+
+@torch.no_grad()
+def _copy_weights(old: GraphSliceformer, new: GraphSliceformer, path: Path) -> None:
+    weights, wanted = old.state_dict(), new.state_dict()
+    drawn = []
+    for name, tensor in wanted.items():
+        if name in weights and weights[name].shape == tensor.shape:
+            tensor.copy_(weights[name])
+        elif name.startswith("head."):
+            drawn.append(name)
+        else:
+            found = list(weights[name].shape) if name in weights else "not there"
+            raise ValueError(
+                f"train: {name} of {path} is {found}, this model has {list(tensor.shape)}; leave "
+                "out the settings of the model that differ"
+            )
+    if drawn:
+        say(f"init: the head of {path} has another size and is drawn anew")
+
+
+@rank_zero_only
+def say(text: str) -> None:
+    """Prints on one rank only."""
+    print(text, flush=True)

@@ -1,0 +1,43 @@
+"""How each preset is trained, unless told otherwise."""
+
+from typing import TYPE_CHECKING, Any
+
+from slicegraph.train.setting import FILE_PREFIX
+
+if TYPE_CHECKING:
+    from slicegraph.train.config import TrainConfig
+
+PAPER: dict[str, Any] = {
+    "batch_size": 256,
+    "max_steps": 1_000_000,
+    "warmup_steps": 60_000,
+    "lr": 2e-4,
+    "end_lr": 1e-9,
+    "weight_decay": 0.0,
+    "clip": 5.0,
+}
+"""The settings of the Sliceformer and Graphormer papers on PCQM4M."""
+
+MINI: dict[str, Any] = {
+    "batch_size": 64,
+    "epochs": 12,
+    "min_steps": 1_800,
+    "lr": 2e-3,
+    "end_lr": 1e-6,
+    "weight_decay": 0.01,
+    "clip": 5.0,
+    "threads": 1,  # its matrices are too small to share; waiting for one another costs more
+}
+"""For a small model and ten thousand molecules, in minutes; fewer molecules get more epochs."""
+
+_PATIENCE_OF_FILES = 50
+
+
+def recipe(config: "TrainConfig") -> dict[str, Any]:
+    """The values of the settings that are None; those that say how long only if none does."""
+    values = dict(MINI if config.preset == "mini" else PAPER)
+    values["patience"] = _PATIENCE_OF_FILES if config.data.startswith(FILE_PREFIX) else 0
+    if config.epochs is not None or config.max_steps is not None:
+        for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
+            values.pop(name, None)
+    return values

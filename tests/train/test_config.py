@@ -1,0 +1,88 @@
+"""Settings: YAML and command line in, refused by name if they cannot be."""
+
+from dataclasses import fields
+
+import pytest
+import yaml
+
+from slicegraph.cli.train import _merged
+from slicegraph.train import TrainConfig
+from slicegraph.train.config import read_yaml
+
+
+def test_a_configuration_comes_back_from_its_yaml(tmp_path):
+    config = TrainConfig(
+        data="csv:my table.csv",
+        targets=("log S", "gap"),
+        fractions=(0.5, 0.25, 0.25),
+        model={"mixer": "qkv", "num_layers": 2},
+        lr=1e-5,
+        compile=True,
+    )
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    assert TrainConfig.read(path) == config
+
+
+def test_the_yaml_has_every_setting():
+    assert list(yaml.safe_load(TrainConfig().to_yaml())) == [f.name for f in fields(TrainConfig)]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learning_rate": 1}, "no setting 'learning_rate'"),
+        ({"lr": "fast"}, "lr = 'fast', expected a number"),
+        ({"lr": 0}, "lr = 0"),
+        ({"lr": float("nan")}, "lr = nan"),
+        ({"batch_size": 2.5}, "batch_size = 2.5, expected a whole number"),
+        ({"batch_size": 0}, "batch_size = 0, expected at least 1"),
+        ({"epochs": -1}, "epochs = -1"),
+        ({"epochs": 3, "max_steps": 5}, "epochs and max_steps"),
+        ({"dropout": 1.0}, "dropout = 1.0"),
+        ({"ema": 1.5}, "ema = 1.5"),
+        ({"logger": "paper"}, "logger = 'paper'"),
+        ({"precision": "8"}, "precision = '8'"),
+        ({"devices": "-2"}, "devices = '-2'"),
+        ({"compile": "yes"}, "compile = 'yes', expected true or false"),
+        ({"model": "big"}, "model = 'big'"),
+        ({"data": ["mini"]}, "data = "),
+        ({"targets": ("gap",)}, "targets is for a file of your own"),
+        ({"data": "csv:a.csv", "split": "half"}, "split = 'half'"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(values, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig.from_dict(values)
+
+
+@pytest.mark.parametrize("text", ["- a\n- b", "just text", "a: [", "1: 2"])
+def test_a_file_that_is_no_settings_is_refused_by_name(tmp_path, text):
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"odd\.yaml"):
+        read_yaml(path)
+
+
+def test_numbers_may_be_text_as_yaml_reads_1e_3():
+    assert TrainConfig.from_dict({"lr": "1e-3", "batch_size": "32"}).lr == 1e-3
+
+
+def test_the_papers_settings_are_those_of_the_paper():
+    config = TrainConfig(data="pcqm4m-v2", preset="sliceformer-base").resolved()
+    assert (config.lr, config.warmup_steps, config.max_steps) == (2e-4, 60_000, 1_000_000)
+    assert (config.end_lr, config.batch_size, config.clip) == (1e-9, 256, 5.0)
+
+
+def test_who_says_how_long_is_not_contradicted_by_the_preset():
+    config = TrainConfig(preset="sliceformer-base", epochs=3).resolved()
+    assert (config.epochs, config.max_steps, config.warmup_steps) == (3, None, None)
+    assert TrainConfig(epochs=3).resolved().min_steps is None
+
+
+def test_a_flag_overrides_the_file_and_the_other_way_to_say_how_long():
+    file = {"lr": 1.0, "max_steps": 10, "min_steps": 5, "model": {"heads": 2, "mixer": "attn"}}
+    merged = _merged(file, {"epochs": 3, "model": {"mixer": "qkv"}})
+    config = TrainConfig.from_dict(merged)
+    assert (config.lr, config.epochs, config.max_steps, config.min_steps) == (1.0, 3, None, None)
+    assert config.model == {"heads": 2, "mixer": "qkv"}
