@@ -1,0 +1,76 @@
+"""The official files of the Long Range Arena, from small ones of the same layout."""
+
+import numpy as np
+import pytest
+
+from slicegraph.data.listops import decode
+from slicegraph.data.lra_files import read_aan, read_imdb, read_listops, read_pathfinder
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def texts(sequences) -> list[bytes]:
+    return [one.tobytes() for one in sequences]
+
+
+def test_listops(tmp_path):
+    path = tmp_path / "basic_train.tsv"
+    path.write_text(
+        "Source\tTarget\n( ( ( [MAX 3 ) ( ( ( [SM 4 ) 8 ) ] ) ) ] )\t3\n( ( ( [MED 9 ) 7 ) ] )\t8\n"
+    )
+    listops = read_listops(path)
+    assert [decode(one) for one in listops] == ["[MAX 3 [SM 4 8 ] ]", "[MED 9 7 ]"]
+    assert listops.labels.tolist() == [3, 8]
+
+
+def test_a_line_that_is_no_expression_is_named(tmp_path):
+    path = tmp_path / "basic_train.tsv"
+    path.write_text("Source\tTarget\n( ( [AVG 3 ) ] )\t3\n")
+    with pytest.raises(ValueError, match=r"basic_train\.tsv line 2: unknown word '\[AVG'"):
+        read_listops(path)
+    path.write_text("[MAX 3 4 ] 4\n")
+    with pytest.raises(ValueError, match="line 1: 1 fields between tabs, expected 2"):
+        read_listops(path)
+    path.write_text("[MAX 3 4 ]\tfour\n")
+    with pytest.raises(ValueError, match="line 1: 'four' is no label"):
+        read_listops(path)
+
+
+def test_aan_pairs_are_bytes(tmp_path):
+    path = tmp_path / "new_aan_pairs.train.tsv"
+    path.write_bytes(
+        b'1.0\tP1\tP2\tna\xc3\xafve "text"\tother\n0.0\tP3\tP4\tlonger than ten\t\xff\n'
+    )
+    pairs = read_aan(path, max_length=10)
+    assert texts(pairs) == [b'na\xc3\xafve "te', b"other", b"longer tha", b"\xff"]
+    assert pairs.labels.tolist() == [1, 0]
+
+
+def test_imdb_reviews_are_bytes(tmp_path):
+    for name, reviews in {"pos": ["good"], "neg": ["bad", "worse"]}.items():
+        (tmp_path / name).mkdir()
+        for i, text in enumerate(reviews):
+            (tmp_path / name / f"{i}_1.txt").write_text(text)
+    reviews = read_imdb(tmp_path, max_length=4)
+    assert texts(reviews) == [b"bad", b"wors", b"good"]
+    assert reviews.labels.tolist() == [0, 0, 1]
+
+
+def test_pathfinder_pictures_are_pixels(tmp_path):
+    images = np.arange(2 * 16, dtype=np.uint8).reshape(2, 4, 4)
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "imgs" / "0").mkdir(parents=True)
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(tmp_path / "imgs" / "0" / f"sample_{i}.png")
+    lines = [f"imgs/0 sample_{i}.png {i} {1 - i} 1.8 6" for i in range(2)]
+    (tmp_path / "metadata" / "0.npy").write_text("\n".join(lines) + "\n")
+    pathfinder = read_pathfinder(tmp_path)
+    assert np.array_equal(pathfinder.elements, images.ravel())
+    assert pathfinder.lengths.tolist() == [16, 16]
+    assert pathfinder.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("read", [read_imdb, read_pathfinder])
+def test_a_folder_without_the_files_is_named(tmp_path, read):
+    with pytest.raises(FileNotFoundError, match=r"has no (neg|metadata)"):
+        read(tmp_path)
