@@ -5,6 +5,11 @@ A run that failed or has not ended has a page, too; it says so.
 
 import argparse
 
+EPILOG = """\
+examples:
+  slicegraph report runs/one
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folder of the run."""
