@@ -1,0 +1,173 @@
+"""Preparing a store from a file: `python -m benchmarks.prepare_store`.
+
+A generated table (seeded, molecules of about 14 atoms with one label), and of it
+
+- *speed*: molecules a second of OGB's own processing, which is `PygPCQM4Mv2Dataset.process` as it
+  is, and of `prepare` with two workers and canonical atom order, on the first rows of the table.
+  They take turns; the median counts.
+- *memory*: the most that `slicegraph prepare` and its workers have at a time on a third of the
+  table and on all of it. RSS counts pages that processes share once for each of them, PSS once.
+  Only Linux tells.
+"""
+
+import argparse
+import contextlib
+import gzip
+import io
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import torch
+from ogb.lsc import PygPCQM4Mv2Dataset
+
+from benchmarks.timing import median_ms
+from slicegraph.data.prepare import prepare
+
+PIECES = (
+    *("C", "CC", "CCC", "C(C)", "C(C)(C)", "O", "N", "S", "N(C)C", "C(O)", "[C@@H](C)", "C#C"),
+    *("C(=O)", "C(=O)N", "C(=O)O", "C(F)(F)", "C(Cl)", "C=C", "c1ccccc1", "c1ccncc1", "c1ccsc1"),
+    *("C1CCCC1", "C1CCNCC1", "c1ccc2ccccc2c1", "n1ccnc1"),
+)
+
+
+def smiles(draw: random.Random) -> str:
+    return "C" + "".join(draw.choices(PIECES, k=draw.randint(2, 6)))
+
+
+def write_table(path: Path, rows: int) -> None:
+    draw = random.Random(0)
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        file.write("idx,smiles,homolumogap\n")
+        file.writelines(f"{i},{smiles(draw)},{draw.uniform(1, 9):.4f}\n" for i in range(rows))
+
+
+def write_beginning(table: Path, path: Path, rows: int) -> None:
+    with gzip.open(table, "rt") as source, gzip.open(path, "wt", compresslevel=1) as target:
+        target.writelines(islice(source, rows + 1))
+
+
+class Processed(Exception):
+    """OGB goes on to load what it saved, which torch 2.6 and later refuse."""
+
+
+class OwnProcessing(PygPCQM4Mv2Dataset):
+    """OGB's class on a table of ours, all of it training data."""
+
+    def process(self) -> None:
+        super().process()
+        raise Processed
+
+    def get_idx_split(self) -> dict[str, list[int]]:
+        return {split: [] for split in ("train", "valid", "test-dev", "test-challenge")}
+
+
+def process_by_ogb(table: Path, folder: Path) -> None:
+    data_set = folder / "pcqm4m-v2"
+    shutil.rmtree(data_set, ignore_errors=True)
+    (data_set / "raw").mkdir(parents=True)
+    (data_set / "RELEASE_v1.txt").touch()
+    shutil.copy(table, data_set / "raw" / "data.csv.gz")
+    quiet = contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO())
+    with quiet[0], quiet[1], contextlib.suppress(Processed):
+        OwnProcessing(str(folder))
+
+
+def process_by_us(table: Path, folder: Path, workers: int) -> None:
+    shutil.rmtree(folder / "store", ignore_errors=True)
+    prepare(table, folder / "store", workers=workers)
+
+
+def family(process: int) -> Iterator[int]:
+    """A process and those that it started."""
+    yield process
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        yield from family(int(child))
+
+
+def memory(process: int) -> tuple[int, int]:
+    """RSS and PSS of the family in bytes."""
+    total = {"Rss:": 0, "Pss:": 0}
+    with contextlib.suppress(OSError):
+        for member in family(process):
+            for line in Path(f"/proc/{member}/smaps_rollup").read_text().splitlines():
+                if line.startswith(tuple(total)):
+                    name, size, _ = line.split()
+                    total[name] += 1024 * int(size)
+    return total["Rss:"], total["Pss:"]
+
+
+def run_command(table: Path, folder: Path, workers: int) -> tuple[float, int, int]:
+    """Seconds, and the most RSS and PSS, of `slicegraph prepare`."""
+    words = [sys.executable, "-m", "slicegraph", "prepare", str(table), "--out", str(folder)]
+    words += ["--workers", str(workers)]
+    began = time.perf_counter()
+    rss = pss = 0
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            [*words, "--workers", str(workers)], stdout=output, stderr=output
+        )
+        while process.poll() is None:
+            now = memory(process.pid)
+            rss, pss = max(rss, now[0]), max(pss, now[1])
+            time.sleep(0.1)
+        if process.returncode:
+            output.seek(0)
+            raise RuntimeError(f"slicegraph prepare failed:\n{output.read()}")
+    return time.perf_counter() - began, rss, pss
+
+
+def show_speed(table: Path, folder: Path, rows: int, workers: int, repeats: int) -> None:
+    write_beginning(table, folder / "sample.csv.gz", rows)
+    candidates = {
+        "OGB's processing": lambda: process_by_ogb(folder / "sample.csv.gz", folder),
+        f"prepare, {workers} workers": lambda: process_by_us(
+            folder / "sample.csv.gz", folder, workers
+        ),
+    }
+    ms = median_ms(candidates, repeats)
+    print(f"{rows:,} rows, molecules a second")
+    for name, taken in ms.items():
+        ratio = ms["OGB's processing"] / taken
+        print(f"  {name:20} {1e3 * rows / taken:8,.0f} {ratio:6.2f}x", flush=True)
+
+
+def show_memory(table: Path, folder: Path, rows: int, workers: int) -> None:
+    print("slicegraph prepare, start of Python included; most memory of all its processes")
+    for part in (rows // 3, rows):
+        write_beginning(table, folder / "part.csv.gz", part)
+        seconds, rss, pss = run_command(folder / "part.csv.gz", folder / str(part), workers)
+        size = sum(path.stat().st_size for path in (folder / str(part)).iterdir())
+        print(
+            f"  {part:9,} rows {seconds:7.1f} s {part / seconds:8,.0f} a second   "
+            f"RSS {rss / 1e6:5.0f} MB   PSS {pss / 1e6:5.0f} MB   {size / part:4.0f} bytes each",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=300_000, help="of the table")
+    parser.add_argument("--sample", type=int, default=10_000, help="rows for the speed")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.csv.gz"
+        write_table(table, arguments.rows)
+        sample = min(arguments.sample, arguments.rows)
+        show_speed(table, Path(folder), sample, arguments.workers, arguments.repeats)
+        if os.path.exists("/proc/self/smaps_rollup"):
+            show_memory(table, Path(folder), arguments.rows, arguments.workers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,548 @@
+import gzip
+import json
+import math
+import os
+import resource
+import signal
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ogb.utils import smiles2graph
+from support.molecule_tables import contents, molecule_csv, random_smiles, rejected, write_csv
+
+from slicegraph.data import prepare_chunk, prepare_job
+from slicegraph.data.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
+from slicegraph.data.molecule_reader import read_smiles
+from slicegraph.data.prepare import PrepareError, prepare, write_graphs
+from slicegraph.data.store import MoleculeStore
+from slicegraph.data.store_layout import ARRAYS, StoreError
+from slicegraph.data.store_writer import count_duplicates
+from slicegraph.data.table_source import open_table
+
+FILES = {*ARRAYS, "rejected.csv", "meta.json"}
+CHUNK = {"chunk_rows": 10, "workers": 1}
+
+
+@pytest.fixture
+def source(tmp_path):
+    return molecule_csv(tmp_path / "molecules.csv", 60)
+
+
+@pytest.fixture
+def whole(source, tmp_path):
+    """What the files of `source` should be."""
+    prepare(source, tmp_path / "whole", **CHUNK)
+    return contents(tmp_path / "whole")
+
+
+@pytest.fixture
+def interrupted(source, tmp_path, monkeypatch):
+    """A folder with all parts, and the run ended before they were joined."""
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_job, "write_store", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(source, tmp_path / "store", **CHUNK)
+    return tmp_path / "store"
+
+
+def test_a_store_has_the_graphs_of_ogb_in_the_order_of_the_rows(tmp_path):
+    texts = random_smiles(50)
+    source = write_csv(tmp_path / "a.csv", [[text, 1] for text in texts])
+    prepare(source, tmp_path / "store", canonical=False, chunk_rows=7, workers=2)
+    store = MoleculeStore(tmp_path / "store")
+    assert [store.smiles(i) for i in range(len(store))] == texts
+    for data, text in zip(store, texts, strict=True):
+        expected = smiles2graph(text)
+        assert np.array_equal(data.x, expected["node_feat"])
+        assert np.array_equal(data.edge_index, expected["edge_index"])
+        assert np.array_equal(data.edge_attr, expected["edge_feat"])
+
+
+def test_canonical_order_gives_one_graph_for_all_spellings(tmp_path):
+    source = write_csv(tmp_path / "a.csv", [["OCC", 1], ["C(O)C", 1], ["C(C)O", 1]])
+    prepare(source, tmp_path / "store")
+    first, *others = MoleculeStore(tmp_path / "store")
+    for other in others:
+        assert first.x.equal(other.x)
+        assert first.edge_index.equal(other.edge_index)
+
+
+def test_labels_are_float32_and_gaps_are_nan(tmp_path):
+    rows = [["C", "0.1", "", "3"], ["CC", "NaN", "-2e3", "n/a"], ["CCC", " 1 ", "5", "None"]]
+    source = write_csv(tmp_path / "a.csv", rows, ["smiles", "a", "b", "c"])
+    prepare(source, tmp_path / "store", labels=["a", "b", "c"])
+    store = MoleculeStore(tmp_path / "store")
+    nan = math.nan
+    expected = np.float32([[0.1, nan, 3], [nan, -2e3, nan], [1, 5, nan]])
+    assert np.array_equal(store.labels, expected, equal_nan=True)
+    assert list(store.label_names) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "reason"),
+    [
+        ("C1CC", "1", "unclosed ring"),
+        ("", "1", "no SMILES"),
+        ("  ", "1", "no SMILES"),
+        ("CCO", "", "no label"),
+        ("CCO", "nan", "no label"),
+        ("CCO", "high", "gap = 'high' is not a number"),
+        ("CCO", "1,5", "gap = '1,5' is not a number"),
+        ("CCO", "1_000", "gap = '1_000' is not a number"),
+        ("CCO", "inf", "gap = 'inf' is not finite"),
+        ("CCO", "-Infinity", "gap = '-Infinity' is not finite"),
+        ("CCO", "1e39", "gap = '1e39' is too large for float32"),
+    ],
+)
+def test_a_bad_row_is_listed_with_its_number_text_and_reason(tmp_path, text, label, reason):
+    source = write_csv(tmp_path / "a.csv", [["C", "1"], [text, label], ["CC", "2"]])
+    result = prepare(source, tmp_path / "store", labels=["gap"])
+    assert (result.molecules, result.rejected) == (2, 1)
+    ((row, shown, why),) = rejected(tmp_path / "store")
+    assert (row, shown) == (1, text)
+    assert reason in why
+    assert list(MoleculeStore(tmp_path / "store").rows) == [0, 2]
+
+
+_LINES = st.one_of(
+    st.sampled_from([b"CCO,1", b"C1CC,1", b"CCO,", b"CCO,x", b"", b'"C","2"', b"C C,1"]),
+    st.binary(max_size=20),
+    st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace") + b",1"),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(_LINES, max_size=12), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_every_row_is_in_the_store_or_rejected(tmp_path_factory, lines, end):
+    folder = tmp_path_factory.mktemp("any")
+    (folder / "a.csv").write_bytes(end.join([b"smiles,gap", b"C,1", *lines]))
+    count = sum(1 for _ in open_table(folder / "a.csv", "smiles", ["gap"]).rows())
+    result = prepare(folder / "a.csv", folder / "store", smiles="smiles", labels=["gap"], **CHUNK)
+    store = MoleculeStore(folder / "store")
+    rows = [*store.rows.tolist(), *(row for row, _, _ in rejected(folder / "store"))]
+    assert (len(store), len(rows)) == (result.molecules, result.molecules + result.rejected)
+    assert sorted(rows) == list(range(count))
+
+
+def test_bytes_that_are_not_text_are_listed_in_hexadecimal(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"smiles,gap\nC\xff\x00,1\nCC,2\n")
+    prepare(tmp_path / "a.csv", tmp_path / "store")
+    assert rejected(tmp_path / "store") == [
+        (0, r"C\xff\x00", "holds bytes that are not UTF-8, or NUL")
+    ]
+
+
+def test_a_long_bad_row_is_listed_by_its_beginning(tmp_path):
+    source = write_csv(tmp_path / "a.csv", [["(" * 5000, 1], ["C", 1]])
+    prepare(source, tmp_path / "store", labels=["gap"])
+    ((_, text, _),) = rejected(tmp_path / "store")
+    assert text == "(" * 1000 + "... (5,000 characters)"
+
+
+def test_unlabelled_keeps_rows_without_a_label(tmp_path):
+    source = write_csv(tmp_path / "a.csv", [["C", "1"], ["CC", ""]])
+    result = prepare(source, tmp_path / "store", unlabelled=True)
+    assert (result.molecules, result.rejected) == (2, 0)
+    assert np.isnan(MoleculeStore(tmp_path / "store").labels[1, 0])
+
+
+def test_a_table_without_labels_has_none(tmp_path):
+    (tmp_path / "a.smi").write_text("CCO ethanol\nbad\nC methane\n")
+    result = prepare(tmp_path / "a.smi", tmp_path / "store")
+    store = MoleculeStore(tmp_path / "store")
+    assert (result.molecules, result.rejected, result.smiles) == (2, 1, None)
+    assert store.labels.shape == (2, 0)
+
+
+@pytest.mark.parametrize(("canonical", "duplicates"), [(True, 3), (False, 2)])
+def test_duplicates_are_kept_and_counted_by_their_graph(tmp_path, canonical, duplicates):
+    texts = ["CCO", "OCC", "CCO", "C", "CC", "C"]
+    source = write_csv(tmp_path / "a.csv", [[text, i] for i, text in enumerate(texts)])
+    options = {"canonical": canonical, "labels": ["gap"], "workers": 1, "chunk_rows": 2}
+    result = prepare(source, tmp_path / "store", **options)
+    assert (result.molecules, result.duplicates) == (6, duplicates)
+
+
+@pytest.mark.parametrize("at_once", [50, 999, 4000, 10**6])
+def test_duplicates_are_counted_in_any_amount_of_memory(tmp_path, at_once):
+    digests = np.random.default_rng(0).integers(0, 5000, 4000, dtype=np.uint64) << np.uint64(50)
+    digests.tofile(tmp_path / "digests")
+    repeated = len(digests) - len(set(digests.tolist()))
+    assert count_duplicates(tmp_path / "digests", at_once) == repeated
+
+
+@pytest.mark.parametrize("options", [{"workers": 2}, {"workers": 3}, {"chunk_rows": 1000}])
+def test_the_files_do_not_depend_on_workers_nor_chunks(source, whole, tmp_path, options):
+    prepare(source, tmp_path / "store", **{**CHUNK, **options})
+    assert contents(tmp_path / "store") == whole
+
+
+def test_the_files_do_not_depend_on_where_they_are(source, whole, tmp_path):
+    elsewhere = tmp_path / "deep" / "er"
+    elsewhere.mkdir(parents=True)
+    copied = elsewhere / source.name
+    copied.write_bytes(source.read_bytes())
+    os.utime(copied, (0, 0))
+    prepare(copied, elsewhere / "store", **CHUNK)
+    assert contents(elsewhere / "store") == whole
+    assert str(tmp_path).encode() not in b"".join(whole.values())
+
+
+def test_a_folder_has_the_files_of_the_format_and_nothing_else(whole):
+    assert whole.keys() == FILES
+    assert json.loads(whole["meta.json"])["files"].keys() == FILES - {"meta.json"}
+    for name in ARRAYS:
+        assert whole[name].startswith(b"\x93NUMPY\x01\x00")
+
+
+def test_long_texts_are_taken_fewer_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(prepare_chunk, "_MAX_CHARACTERS", 100)
+    source = write_csv(tmp_path / "a.csv", [["C" * size, 1] for size in (60, 60, 1, 99, 300, 1)])
+    chunks = list(prepare_chunk.cut(open_table(source), 4))
+    assert [(chunk.first_row, len(chunk.rows)) for chunk in chunks] == [(0, 2), (2, 3), (5, 1)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_strict_stops_at_the_first_bad_row_of_the_source(tmp_path, workers):
+    rows = [["C", 1.5]] * 40
+    rows[23], rows[31] = ["C1CC", 1], ["CC(", 1]
+    source = write_csv(tmp_path / "a.csv", rows)
+    with pytest.raises(PrepareError, match=r"^row 23: 'C1CC': .*unclosed ring"):
+        prepare(source, tmp_path / "store", strict=True, chunk_rows=4, workers=workers)
+
+
+def test_strict_stops_at_a_bad_row_that_an_earlier_run_let_pass(source, interrupted):
+    with pytest.raises(PrepareError, match=r"^row 5: 'C1CC': "):
+        prepare(source, interrupted, strict=True, **CHUNK)
+    prepare(source, interrupted, **CHUNK)
+    with pytest.raises(PrepareError, match=r"'molecules.csv' has 8 bad rows"):
+        prepare(source, interrupted, strict=True, **CHUNK)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "smiles,gap\nC1CC,1\nCC,x\n",
+            "all 2 rows are bad, the first is row 0: 'C1CC'",
+        ),
+        ("smiles,gap\n", "'a.csv' has no rows"),
+        ("", "'a.csv' is empty"),
+    ],
+)
+def test_a_table_without_molecules_is_an_error_and_leaves_no_parts(tmp_path, content, message):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        prepare(tmp_path / "a.csv", tmp_path / "store", labels=["gap"] if content else None)
+    assert not (tmp_path / "store").exists() or contents(tmp_path / "store") == {}
+
+
+def test_a_complete_folder_is_left_alone(source, tmp_path):
+    first = prepare(source, tmp_path / "store", **CHUNK)
+    before = {path: path.stat() for path in (tmp_path / "store").iterdir()}
+    again = prepare(source, tmp_path / "store", workers=2)
+    assert (first.was_complete, again.was_complete) == (False, True)
+    assert (again.molecules, again.duplicates) == (first.molecules, first.duplicates)
+    assert {path: path.stat() for path in (tmp_path / "store").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"canonical": False}, "canonical = True, not False"),
+        ({"unlabelled": True}, "unlabelled = False, not True"),
+        ({"labels": []}, r"labels = \['gap'\], not \[\]"),
+    ],
+)
+def test_a_complete_folder_of_other_settings_is_refused(source, tmp_path, change, message):
+    prepare(source, tmp_path / "store", **CHUNK)
+    before = contents(tmp_path / "store")
+    with pytest.raises(StoreError, match=message):
+        prepare(source, tmp_path / "store", **CHUNK, **change)
+    assert contents(tmp_path / "store") == before
+
+
+def test_a_complete_folder_of_another_source_is_refused_even_to_restart(source, tmp_path):
+    prepare(source, tmp_path / "store", **CHUNK)
+    before = contents(tmp_path / "store")
+    other = molecule_csv(tmp_path / "other.csv", 20, seed=1)
+    for restart in (False, True):
+        with pytest.raises(StoreError, match="sha256 = "):
+            prepare(other, tmp_path / "store", restart=restart, **CHUNK)
+    assert contents(tmp_path / "store") == before
+
+
+def test_a_complete_folder_with_a_damaged_file_is_named(source, tmp_path):
+    prepare(source, tmp_path / "store", **CHUNK)
+    path = tmp_path / "store" / "bonds.npy"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    with pytest.raises(StoreError, match=r"bonds.npy is damaged"):
+        prepare(source, tmp_path / "store", **CHUNK)
+
+
+def test_an_interrupted_run_goes_on_where_it_was(source, interrupted, whole, monkeypatch):
+    def read(self, chunk):
+        raise AssertionError("every part was there")
+
+    monkeypatch.setattr(prepare_chunk.ChunkWork, "read", read)
+    result = prepare(source, interrupted, **CHUNK)
+    assert result.kept_rows == 60
+    assert contents(interrupted) == whole
+
+
+def damage_end(content: bytes) -> bytes:
+    return content[:-1]
+
+
+def damage_bit(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :]
+
+
+def damage_all(content: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("damage", [damage_end, damage_bit, damage_all])
+def test_a_damaged_part_is_made_again(source, interrupted, whole, damage):
+    part = interrupted / "parts" / "00000003.part"
+    part.write_bytes(damage(part.read_bytes()))
+    result = prepare(source, interrupted, **CHUNK)
+    assert result.kept_rows == 50
+    assert contents(interrupted) == whole
+
+
+def test_a_part_in_the_place_of_another_is_made_again(source, interrupted, whole):
+    parts = interrupted / "parts"
+    (parts / "00000003.part").write_bytes((parts / "00000002.part").read_bytes())
+    assert prepare(source, interrupted, **CHUNK).kept_rows == 50
+    assert contents(interrupted) == whole
+
+
+def test_a_part_that_is_damaged_before_it_is_joined_is_named(source, tmp_path, monkeypatch):
+    def damage(*arguments):
+        (tmp_path / "store" / "parts" / "00000001.part").write_bytes(b"")
+        return write_store(*arguments)
+
+    write_store = prepare_job.write_store
+    monkeypatch.setattr(prepare_job, "write_store", damage)
+    with pytest.raises(PrepareError, match="part 1 was damaged"):
+        prepare(source, tmp_path / "store", **CHUNK)
+
+
+def test_a_source_that_changed_meanwhile_is_refused_until_restarted(source, interrupted, tmp_path):
+    molecule_csv(source, 70)
+    with pytest.raises(StoreError, match=r"begun with another source .*sha256 was .*--restart"):
+        prepare(source, interrupted, **CHUNK)
+    prepare(source, interrupted, restart=True, **CHUNK)
+    prepare(source, tmp_path / "fresh", **CHUNK)
+    assert contents(interrupted) == contents(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"canonical": False}, "another settings .*canonical was True, is False"),
+        ({"labels": []}, r"another settings .*labels was \['gap'\], is \[\]"),
+    ],
+)
+def test_an_interrupted_run_of_other_settings_is_refused(source, interrupted, change, message):
+    before = contents(interrupted)
+    with pytest.raises(StoreError, match=message):
+        prepare(source, interrupted, **CHUNK, **change)
+    assert contents(interrupted) == before
+
+
+def test_an_interrupted_run_of_other_software_is_refused(source, interrupted, monkeypatch):
+    monkeypatch.setattr("slicegraph.data.prepare_folder.rdkit.__version__", "1999.01.1")
+    with pytest.raises(StoreError, match=r"another software .*rdkit was .*is '1999.01.1'"):
+        prepare(source, interrupted, **CHUNK)
+
+
+def test_a_source_that_changes_while_it_is_read_is_named(source, tmp_path, monkeypatch):
+    def append(self, chunk):
+        with open(source, "a") as file:
+            file.write("C,1\n")
+        return read(self, chunk)
+
+    read = prepare_chunk.ChunkWork.read
+    monkeypatch.setattr(prepare_chunk.ChunkWork, "read", append)
+    with pytest.raises(ValueError, match=r"'molecules.csv' changed while it was read"):
+        prepare(source, tmp_path / "store", chunk_rows=1000, workers=1)
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", "atoms.npy", "parts/notes.txt", "parts/00000000.part", "parts/job.json"]
+)
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_folder_with_files_of_others_is_refused_and_left_alone(source, tmp_path, name, restart):
+    path = tmp_path / "store" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(StoreError, match=f"holds {name!r}, which is not ours"):
+        prepare(source, tmp_path / "store", restart=restart, **CHUNK)
+    found = contents(tmp_path / "store")
+    found.pop("parts/", None)
+    assert found == {name: b"{}"}
+
+
+def test_a_stranger_in_our_parts_is_refused_and_left_alone(source, interrupted):
+    (interrupted / "parts" / "thesis.txt").write_text("mine")
+    with pytest.raises(StoreError, match=r"holds 'parts/thesis.txt'"):
+        prepare(source, interrupted, restart=True, **CHUNK)
+    assert (interrupted / "parts" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_folder_that_is_a_file_is_refused(source, tmp_path):
+    (tmp_path / "store").write_text("mine")
+    with pytest.raises(StoreError, match="is a file, expected a folder"):
+        prepare(source, tmp_path / "store")
+
+
+@pytest.mark.parametrize("stage", ["parts", "files"])
+def test_a_full_disk_says_what_is_done_and_the_same_call_goes_on(
+    source, whole, tmp_path, monkeypatch, stage
+):
+    def full(file):
+        calls.append(file.name)
+        if len(calls) > 4 and (stage == "parts" or ".npy" in file.name):
+            raise OSError(28, "No space left on device", file.name)
+
+    calls = []
+    module = "atomic_file" if stage == "parts" else "store_writer"
+    rows = 30 if stage == "parts" else 60
+    folder = tmp_path / "store"
+    with monkeypatch.context() as patch:
+        patch.setattr(f"slicegraph.data.{module}.sync", full)
+        with pytest.raises(PrepareError, match=f"no room is left .*'{folder}', after {rows} rows"):
+            prepare(source, folder, **CHUNK)
+    assert all(path.suffix in (".part", ".json") for path in (folder / "parts").iterdir())
+    assert prepare(source, folder, **CHUNK).kept_rows == rows
+    assert contents(folder) == whole
+
+
+def test_a_real_limit_on_files_in_the_workers_is_an_error_and_the_same_call_goes_on(tmp_path):
+    rows = [["C" * 10, 1]] * 40 + [["C" * 300, 1]] * 10
+    source = write_csv(tmp_path / "a.csv", rows)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    options = {"labels": ["gap"], "chunk_rows": 10, "workers": 2}
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(PrepareError, match=r"File too large.* after \d+ rows; what is"):
+            prepare(source, tmp_path / "store", **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert prepare(source, tmp_path / "store", **options).kept_rows >= 30
+    prepare(source, tmp_path / "fresh", **options)
+    assert contents(tmp_path / "store") == contents(tmp_path / "fresh")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked, with the patch, on Linux")
+def test_a_worker_that_dies_is_an_error_that_names_its_rows(tmp_path, monkeypatch):
+    def die(text, canonical):
+        if text == "CCCCC":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read_smiles(text, canonical)
+
+    rows = [["C", 1]] * 36 + [["CCCCC", 1]] + [["C", 1]] * 20
+    source = write_csv(tmp_path / "a.csv", rows)
+    options = {"labels": ["gap"], "chunk_rows": 10, "workers": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_chunk, "read_smiles", die)
+        with pytest.raises(PrepareError, match=r"died \(exit code -9\) in rows 30 to 39"):
+            prepare(source, tmp_path / "store", **options)
+    assert prepare(source, tmp_path / "store", **options).kept_rows >= 20
+    prepare(source, tmp_path / "fresh", **options)
+    assert contents(tmp_path / "store") == contents(tmp_path / "fresh")
+
+
+def test_gzip_and_parquet_give_the_same_arrays(source, whole, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(source.read_bytes()))
+    pandas.read_csv(source, dtype=str).to_parquet(tmp_path / "a.parquet", row_group_size=13)
+    for name in ("a.csv.gz", "a.parquet"):
+        prepare(tmp_path / name, tmp_path / f"{name}-store", **CHUNK)
+        found = contents(tmp_path / f"{name}-store")
+        del found["meta.json"]
+        assert found.items() <= whole.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.csv", "there is no file 'missing.csv'"),
+        ("missing.csv.gz", "there is no file 'missing.csv.gz'"),
+        ("no/where", "there is no file 'no/where'"),
+        (".", "'.' is a folder, expected a file"),
+    ],
+)
+def test_a_source_that_is_no_file_is_named(tmp_path, name, message):
+    with pytest.raises(ValueError, match=message):
+        prepare(name, tmp_path / "store")
+
+
+def test_a_data_set_is_known_by_name(source, tmp_path, monkeypatch):
+    def source_of(name, root):
+        assert (name, root) == ("ogbg-mine", tmp_path)
+        return SimpleNamespace(path=source, smiles="smiles", labels=("gap",), unlabelled=True)
+
+    monkeypatch.setitem(
+        sys.modules, "slicegraph.data.datasets", SimpleNamespace(source_of=source_of)
+    )
+    result = prepare("ogbg-mine", tmp_path / "store", root=tmp_path, **CHUNK)
+    assert result.molecules + result.rejected == 60
+    assert "no label" not in (tmp_path / "store" / "rejected.csv").read_text()
+
+
+@pytest.mark.parametrize("option", ["workers", "chunk_rows"])
+def test_no_workers_or_rows_at_all_are_refused(source, tmp_path, option):
+    with pytest.raises(PrepareError, match=f"{option} = 0"):
+        prepare(source, tmp_path / "store", **{**CHUNK, option: 0})
+
+
+GRAPHS = [(read_smiles(text), [label]) for text, label in (("CCO", 1.5), ("C", math.nan))]
+OGB = (OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+
+
+def test_graphs_in_memory_become_a_store(tmp_path):
+    write_graphs(tmp_path / "store", GRAPHS, *OGB, ["gap"], "by hand")
+    store = MoleculeStore(tmp_path / "store")
+    assert contents(tmp_path / "store").keys() == FILES
+    assert store.meta["source"]["name"] == "by hand"
+    assert store.smiles(0) == ""
+    assert np.array_equal(store.labels, np.float32([[1.5], [math.nan]]), equal_nan=True)
+    for data, (graph, _) in zip(store, GRAPHS, strict=True):
+        assert np.array_equal(data.x, graph.atoms)
+        assert np.array_equal(data.edge_index.T[::2], graph.bonds)
+
+
+def test_a_finished_store_is_not_overwritten_by_graphs(tmp_path):
+    write_graphs(tmp_path / "store", GRAPHS, *OGB, ["gap"], "by hand")
+    with pytest.raises(StoreError, match="is a finished store"):
+        write_graphs(tmp_path / "store", GRAPHS, *OGB, ["gap"], "by hand")
+
+
+@pytest.mark.parametrize(
+    ("graphs", "message"),
+    [
+        ([], "there are no graphs"),
+        ([(GRAPHS[0][0], [1.0, 2.0])], "graph 0 has 2 labels, expected 1"),
+        (
+            [GRAPHS[0], (GRAPHS[0][0]._replace(bonds=np.array([[0, 1], [1, 3]])), [1.0])],
+            "a bond of graph 1 goes from 0 to 3, expected 0 to 2",
+        ),
+        ([(GRAPHS[0][0]._replace(bonds=np.zeros((1, 2), int)), [1.0])], r"expected \[2, 2\]"),
+    ],
+)
+def test_graphs_that_do_not_fit_are_named(tmp_path, graphs, message):
+    with pytest.raises(ValueError, match=message):
+        write_graphs(tmp_path / "store", graphs, *OGB, ["gap"], "by hand")
