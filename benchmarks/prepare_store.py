@@ -155,7 +155,7 @@ def show_memory(table: Path, folder: Path, rows: int, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=300_000, help="of the table")
-    parser.add_argument("--sample", type=int, default=10_000, help="rows for the speed")
+    parser.add_argument("--sample", type=int, default=20_000, help="rows for the speed")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()

@@ -7,11 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from rdkit.Chem import Mol, MolToSmiles
 
 from slicegraph.data.feature_rows import FeatureRows, OgbFeatures
-from slicegraph.data.smiles_parser import SmilesError, parse_smiles
+from slicegraph.data.smiles_parser import SmilesError, lock_for_threads, parse_smiles
 
 _OUTPUT_ORDER = "_smilesAtomOutputOrder"
+_MAP_NUMBER = re.compile(r":\d+]")
 _DATIVE = re.compile("[<>]")
-# Chirality tags depend on the order of the bonds, and dative bonds have a direction.
+# Chirality tags depend on the order of the bonds (and some are not written), dative bonds have a
+# direction.
 _MUST_BE_READ = re.compile("[@<>]")
 # An atom; or a ring closure: the symbol of its bond, and its label.
 _TOKEN = re.compile(r"(\[[^]]*]|Cl|Br|[A-Za-z*])|([-=#:]?)[/\\]?(%\(\d+\)|%\d\d|\d)")
@@ -19,24 +21,23 @@ _TOKEN = re.compile(r"(\[[^]]*]|Cl|Br|[A-Za-z*])|([-=#:]?)[/\\]?(%\(\d+\)|%\d\d|
 # RDKit writes a SMILES recursively, up to one level an atom: 20,000 atoms overrun a usual stack.
 _SHALLOW = 500
 _STACK_AN_ATOM = 4096
-_STACK_SIZE = threading.Lock()
+_STACK_SIZE = lock_for_threads()
 
 
 def canonical_rows(mol: Mol, smiles: str, features: OgbFeatures) -> FeatureRows:
     """The features of the molecule of a text, in the order of its canonical SMILES.
 
     Args:
-        mol: the molecule. Its atom map numbers are removed: they do not make another molecule.
-        smiles: the text that was parsed to it.
+        mol: the molecule.
+        smiles: the text that was parsed to it. Atom map numbers (``[CH3:1]``) do not count.
         features: makes the rows.
     """
-    if ":" in smiles:
-        for atom in mol.GetAtoms():
-            atom.SetAtomMapNum(0)
+    if ":" in smiles and (unnumbered := _MAP_NUMBER.sub("]", smiles)) != smiles:
+        mol = parse_smiles(unnumbered)
     text = _canonical_text(mol, smiles)
     if text == smiles:
         return features(mol)
-    if _MUST_BE_READ.search(text):
+    if _MUST_BE_READ.search(text) or "@" in smiles:
         return features(_read_back(text))
     return _reordered(features(mol), mol.GetProp(_OUTPUT_ORDER), text)
 
@@ -46,7 +47,7 @@ def _read_back(text: str) -> Mol:
     if not _DATIVE.search(text):
         return mol
     # If RDKit has just made these bonds of others, it does not always write the last word at once.
-    return parse_smiles(MolToSmiles(mol))
+    return parse_smiles(_canonical_text(mol, text))
 
 
 def _canonical_text(mol: Mol, smiles: str) -> str:

@@ -74,10 +74,11 @@ class OgbFeatures:
         return rows
 
     def _asked(self, mol: Mol) -> FeatureRows:
+        bonds = _bonds(mol)
         return FeatureRows(
             [self._row(atom_to_feature_vector(atom)) for atom in mol.GetAtoms()],
-            _ends(mol),
-            [self._row(_bond_features(bond) * self.copies) for bond in mol.GetBonds()],
+            _ends(bonds),
+            [self._row(_bond_features(bond) * self.copies) for bond in bonds],
         )
 
     def _row(self, features: list[int]) -> bytes:
@@ -94,8 +95,13 @@ def _bond_features(bond: Bond) -> list[int]:
         return [kind, stereo, int(bond.GetIsConjugated())]
 
 
-def _ends(mol: Mol) -> list[int]:
-    bonds = mol.GetBonds()
+def _bonds(mol: Mol) -> list[Bond]:
+    """The bonds in their order. To go through `GetBonds` takes time with their number squared."""
+    bonds = {bond.GetIdx(): bond for atom in mol.GetAtoms() for bond in atom.GetBonds()}
+    return [bonds[i] for i in range(len(bonds))]
+
+
+def _ends(bonds: list[Bond]) -> list[int]:
     return [end for bond in bonds for end in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())]
 
 
@@ -106,5 +112,5 @@ def _agree(mol: Mol, records: Records) -> bool:
         all(is_plain_atom(record) for record, _, _ in records.atoms)
         and all(is_plain_bond(record) for record in records.bonds)
         and [(record[0], degree, ring) for record, degree, ring in records.atoms] == said
-        and records.ends == _ends(mol)
+        and records.ends == _ends(_bonds(mol))
     )

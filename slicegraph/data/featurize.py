@@ -47,7 +47,9 @@ def featurize(smiles: str, canonical: bool = True, dtype: torch.dtype = torch.in
         Data(x=[3, 9], edge_index=[2, 4], edge_attr=[4, 3])
     """
     if dtype not in _FEATURES:
-        raise ValueError(f"featurize: dtype = {dtype} is not torch.uint8, torch.int32 or torch.int64")
+        raise ValueError(
+            f"featurize: dtype = {dtype} is not torch.uint8, torch.int32 or torch.int64"
+        )
     features = _FEATURES[dtype]
     rows = read_rows(smiles, canonical, features)
     return _data(

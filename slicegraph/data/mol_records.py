@@ -18,8 +18,8 @@ bytes                 meaning
 1, 1 each             a ring: its size, its atoms
 ====================  ============================================================================
 
-RDKit has written these parts so since 2011. A molecule with anything else in them, such as isotopes,
-atom map numbers or queries, is recognised and not read.
+RDKit has written these parts so since 2011. A molecule with anything else in them, such as
+isotopes, atom map numbers or queries, is recognised and not read.
 """
 
 from typing import NamedTuple

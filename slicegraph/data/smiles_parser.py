@@ -17,12 +17,19 @@ _SYNTAX = re.compile(r"SMILES Parse Error: (.*?)(?: while parsing:| for input:|$
 _PLACE = re.compile(r"check for mistakes around position \d+")
 _ENABLED = re.compile(r"(\S+):enabled")
 
+
+def lock_for_threads() -> threading.Lock:
+    """A lock that is free in a forked process, whichever thread of its parent had it."""
+    lock = threading.Lock()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(
+            before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
+        )
+    return lock
+
+
 # RDKit has one log for the whole process: two threads that silence it must not overlap.
-_LOG = threading.Lock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_LOG.acquire, after_in_parent=_LOG.release, after_in_child=_LOG.release
-    )
+_LOG = lock_for_threads()
 
 
 class SmilesError(ValueError):
@@ -83,8 +90,10 @@ def _enabled(status: str) -> list[str]:
 
 def _reason(smiles: str) -> str:
     """Why RDKit does not read the text, which is read once more to hear it."""
+    # RDKit quotes part of the text, and may cut it within a character of several bytes.
+    text = smiles.encode("ascii", "replace").decode()
     with _LOG, rdBase.BlockLogs():
-        said = _logged(smiles) if hasattr(rdBase, "CaptureErrorLog") else _raised(smiles)
+        said = _logged(text) if hasattr(rdBase, "CaptureErrorLog") else _raised(text)
     lines = [line.strip() for line in _TIME.sub("", said).splitlines() if line.strip("* ")]
     if not lines:
         return "its extension is no CXSMILES" if "|" in smiles else "RDKit gives no reason"
@@ -103,11 +112,11 @@ def _logged(smiles: str) -> str:
 
 def _raised(smiles: str) -> str:
     """As `_logged` for an RDKit that cannot capture its log: reasons of syntax are lost."""
-    mol = MolFromSmiles(smiles, sanitize=False)
-    if mol is None:
+    mols = [mol for mol in [MolFromSmiles(smiles, sanitize=False)] if mol is not None]
+    if not mols:
         return "syntax error"
     try:
-        SanitizeMol(mol)
+        SanitizeMol(mols[0])
     except Exception as error:
         return str(error)
     return ""
