@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from functools import lru_cache
+from typing import cast
 
 from rdkit import rdBase
 from rdkit.Chem import Mol, MolFromSmiles, SanitizeMol
@@ -112,11 +113,11 @@ def _logged(smiles: str) -> str:
 
 def _raised(smiles: str) -> str:
     """As `_logged` for an RDKit that cannot capture its log: reasons of syntax are lost."""
-    mols = [mol for mol in [MolFromSmiles(smiles, sanitize=False)] if mol is not None]
-    if not mols:
+    mol = cast("Mol | None", MolFromSmiles(smiles, sanitize=False))
+    if mol is None:
         return "syntax error"
     try:
-        SanitizeMol(mols[0])
+        SanitizeMol(mol)
     except Exception as error:
         return str(error)
     return ""
