@@ -1,10 +1,10 @@
 """Molecules a second from SMILES to graphs on one core: `python -m benchmarks.prepare`.
 
-How many times those of `ogb.utils.smiles2graph`, which keeps the order of the text and returns numpy
-arrays. All candidates take turns in one process, with one thread; the median counts.
+How many times those of `ogb.utils.smiles2graph`, which keeps the order of the text and returns
+numpy arrays. All candidates take turns in one process, with one thread; the median counts.
 
 - *featurize, order of the text*: `featurize(smiles, canonical=False)`, a PyG `Data`.
-- *read, order of the text*: `read_smiles(smiles, canonical=False)`, numpy arrays, as files are read.
+- *read, order of the text*: `read_smiles(smiles, canonical=False)`, numpy arrays, as for files.
 - *featurize*, *read*: the same in canonical order.
 
 The sets of molecules: hand-written drugs and building blocks of 5 to 50 atoms; the same as RDKit
@@ -26,7 +26,7 @@ from slicegraph.data.featurize import featurize, read_smiles
 CHIRAL = """
     N[C@@H](Cc1ccc(O)cc1)C(=O)O C[C@H](O)[C@@H](N)C(=O)O CC(C)C[C@H](N)C(=O)N[C@@H](C)C(=O)O
     O[C@H]1[C@@H](O)[C@@H](O)[C@H](O)[C@@H](CO)O1 C[C@@H]1CC[C@H](C(C)C)[C@@H](O)C1
-    CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5 C/C=C/[C@H](O)/C=C\\\\C
+    CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5 C/C=C/[C@H](O)/C=C\\C
     CC1(C)S[C@@H]2[C@H](NC(=O)Cc3ccccc3)C(=O)N2[C@H]1C(=O)O CN[C@@H](C)[C@H](O)c1ccccc1
 """
 COUNT = 256

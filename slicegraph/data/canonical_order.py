@@ -24,22 +24,23 @@ _STACK_AN_ATOM = 4096
 _STACK_SIZE = lock_for_threads()
 
 
-def canonical_rows(mol: Mol, smiles: str, features: OgbFeatures) -> FeatureRows:
+def canonical_rows(smiles: str, features: OgbFeatures) -> FeatureRows:
     """The features of the molecule of a text, in the order of its canonical SMILES.
 
     Args:
-        mol: the molecule.
-        smiles: the text that was parsed to it. Atom map numbers (``[CH3:1]``) do not count.
+        smiles: the text. Atom map numbers (``[CH3:1]``) do not count.
         features: makes the rows.
     """
+    mol = parse_smiles(smiles)
     if ":" in smiles and (unnumbered := _MAP_NUMBER.sub("]", smiles)) != smiles:
         mol = parse_smiles(unnumbered)
     text = _canonical_text(mol, smiles)
     if text == smiles:
         return features(mol)
-    if _MUST_BE_READ.search(text) or "@" in smiles:
-        return features(_read_back(text))
-    return _reordered(features(mol), mol.GetProp(_OUTPUT_ORDER), text)
+    if "@" not in smiles and not _MUST_BE_READ.search(text):
+        return _reordered(features(mol), mol.GetProp(_OUTPUT_ORDER), text)
+    del mol  # RDKit is faster if it finds the memory that it has just used
+    return features(_read_back(text))
 
 
 def _read_back(text: str) -> Mol:

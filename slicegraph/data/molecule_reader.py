@@ -31,8 +31,8 @@ def read_smiles(smiles: str, canonical: bool = True) -> MoleculeGraph:
 
 
 def read_rows(smiles: str, canonical: bool, features: OgbFeatures) -> FeatureRows:
-    mol = parse_smiles(smiles)
-    return canonical_rows(mol, smiles, features) if canonical else features(mol)
+    """The features of a molecule as `features` makes them, in the order that is asked for."""
+    return canonical_rows(smiles, features) if canonical else features(parse_smiles(smiles))
 
 
 def as_array(rows: bytes, columns: int, dtype: np.dtype) -> np.ndarray:
