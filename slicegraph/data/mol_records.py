@@ -18,7 +18,7 @@ bytes                 meaning
 1, 1 each             a ring: its size, its atoms
 ====================  ============================================================================
 
-RDKit has written these parts so since 2011. A molecule with anything else in them, such as
+RDKit 2023.09 to 2026.09 write these parts so. A molecule with anything else in them, such as
 isotopes, atom map numbers or queries, is recognised and not read.
 """
 
@@ -29,7 +29,9 @@ from rdkit.Chem import Mol
 _NO_PROPERTIES = 0
 _MOST_ATOMS = 255
 _ATOMS_AT, _BONDS_AT, _TAG_AT, _FIRST_ATOM = 20, 24, 28, 30
-_ATOM_TAG, _BOND_TAG, _RING_TAG = b"\x80\x01", 0x0B, 0x42
+_ATOM_TAG, _BOND_TAG = b"\x80\x01", 0x0B
+_RING_TAGS = (0x14, 0x42)
+"""Up to 2023.09, and later."""
 
 _ATOM_FLAGS = 0b0110_0000
 """Aromatic, no implicit hydrogens. Any other makes the record longer."""
@@ -98,7 +100,7 @@ def _split(binary: bytes) -> Records | None:
         ends += binary[at : at + 2]
         bonds.append(binary[at + 2 : end])
         at = end + 1 + binary[end] if flags & _STEREO else end
-    if binary[at] != _RING_TAG:
+    if binary[at] not in _RING_TAGS:
         return None
     degrees, in_ring = _degrees(ends, len(atoms)), _ring_atoms(binary, at + 1, len(atoms))
     return Records(list(zip(atoms, degrees, in_ring, strict=True)), ends, bonds)
