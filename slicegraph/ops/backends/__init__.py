@@ -23,11 +23,8 @@ from slicegraph.ops.backends import (
 )
 
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
-_PARTS: dict[ModuleType, tuple[ModuleType, ...]] = {
-    cpu: (cpu, cpu_pairs, cpu_tables),
-    triton: (triton,),
-    reference: (reference, reference_pairs, reference_tables),
-}
+# The files of a backend that has several, the first being the one that is chosen.
+_PARTS = ((cpu, cpu_pairs, cpu_tables), (reference, reference_pairs, reference_tables))
 
 _forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None
 _chosen: dict[str, ModuleType] = {}
@@ -72,10 +69,14 @@ def implementation(operator: str, x: Tensor) -> Any:
     device_type = "cpu" if x.is_cpu else x.device.type
     found = _implementations.get((operator, device_type))
     if found is None:
-        parts = (*_PARTS[choose(device_type)], *_PARTS[reference])
+        parts = (*_parts(choose(device_type)), *_parts(reference))
         found = next(getattr(part, operator) for part in parts if hasattr(part, operator))
         _implementations[operator, device_type] = found
     return found
+
+
+def _parts(backend: ModuleType) -> tuple[ModuleType, ...]:
+    return next((parts for parts in _PARTS if parts[0] is backend), (backend,))
 
 
 @contextlib.contextmanager
