@@ -24,10 +24,10 @@ import torch
 
 from benchmarks.structure import FIFTEEN_ATOMS, FIVE_TO_FIFTY_ATOMS, INSTALL
 from benchmarks.timing import median_ms
-from slicegraph.data.collate import collate
-from slicegraph.data.loader import molecule_loader
-from slicegraph.data.prepare import prepare
-from slicegraph.data.store import MoleculeStore
+from slicegraph.data.batch.collate import collate
+from slicegraph.data.batch.loader import molecule_loader
+from slicegraph.data.preparation.prepare import prepare
+from slicegraph.data.store.molecule_store import MoleculeStore
 
 BATCH = 256
 Run = tuple[Callable[[], object], int]

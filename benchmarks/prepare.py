@@ -21,7 +21,7 @@ from rdkit import Chem
 
 from benchmarks.structure import FIFTEEN_ATOMS, FIVE_TO_FIFTY_ATOMS
 from benchmarks.timing import median_ms
-from slicegraph.data.featurize import featurize, read_smiles
+from slicegraph.data.molecule.featurize import featurize, read_smiles
 
 CHIRAL = """
     N[C@@H](Cc1ccc(O)cc1)C(=O)O C[C@H](O)[C@@H](N)C(=O)O CC(C)C[C@H](N)C(=O)N[C@@H](C)C(=O)O

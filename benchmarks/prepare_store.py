@@ -29,7 +29,7 @@ import torch
 from ogb.lsc import PygPCQM4Mv2Dataset
 
 from benchmarks.timing import median_ms
-from slicegraph.data.prepare import prepare
+from slicegraph.data.preparation.prepare import prepare
 
 PIECES = (
     *("C", "CC", "CCC", "C(C)", "C(C)(C)", "O", "N", "S", "N(C)C", "C(O)", "[C@@H](C)", "C#C"),

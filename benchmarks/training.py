@@ -29,9 +29,9 @@ from torch.nn import functional
 from benchmarks.encoder import SMILES
 from benchmarks.loader import graphs, make_store, peer
 from benchmarks.timing import median_ms
-from slicegraph.data.datasets import DataSet
-from slicegraph.data.store import MoleculeStore
-from slicegraph.data.task import Task
+from slicegraph.data.sets.datasets import DataSet
+from slicegraph.data.sets.task import Task
+from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.models import preset
 from slicegraph.train import TrainConfig
 from slicegraph.train.data import MoleculeData

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
-from slicegraph.data.molecule_graph import MoleculeGraph
-from slicegraph.data.prepare_chunk import Chunk, cut
-from slicegraph.data.table_source import Row, TableSource, open_table
-from slicegraph.data.text_rows import is_text, printable
-from slicegraph.data.worker_pool import ordered_map
+from slicegraph.data.molecule.molecule_graph import MoleculeGraph
+from slicegraph.data.preparation.chunk import Chunk, cut
+from slicegraph.data.preparation.worker_pool import ordered_map
+from slicegraph.data.table.table_source import Row, TableSource, open_table
+from slicegraph.data.table.text_rows import is_text, printable
 from slicegraph.models import GraphSliceformerConfig
 from slicegraph.predictor import MoleculePredictor, Predictions, read_graph
 from slicegraph.ranks import ALONE, Rank, share

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from slicegraph.data.collate import collate
-from slicegraph.data.collate_graphs import collate_graphs
-from slicegraph.data.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
-from slicegraph.data.featurize import SmilesError, read_smiles
-from slicegraph.data.molecule_graph import MoleculeGraph
-from slicegraph.data.store import MoleculeStore
+from slicegraph.data.batch.collate import collate
+from slicegraph.data.batch.collate_graphs import collate_graphs
+from slicegraph.data.molecule.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
+from slicegraph.data.molecule.featurize import SmilesError, read_smiles
+from slicegraph.data.molecule.molecule_graph import MoleculeGraph
+from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.models import GraphSliceformer, checkpoint
 from slicegraph.models.run_checkpoint import load_checkpoint
 

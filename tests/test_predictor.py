@@ -14,9 +14,9 @@ from support.small_models import save_model, small_model, write_checkpoint
 from torch_geometric.data import Batch
 
 import slicegraph
-from slicegraph.data.collate_graphs import collate_graphs
-from slicegraph.data.featurize import featurize, read_smiles
-from slicegraph.data.table_source import Row, TableSource
+from slicegraph.data.batch.collate_graphs import collate_graphs
+from slicegraph.data.molecule.featurize import featurize, read_smiles
+from slicegraph.data.table.table_source import Row, TableSource
 from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.nn.mixer import MIXERS
 from slicegraph.prediction_table import WholeTable, predicted_rows

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rdkit import Chem
 
-from slicegraph.data.qm9 import HARTREE_IN_EV, Qm9Molecule, qm9_folder, read_qm9
-from slicegraph.data.splits import permutation
+from slicegraph.data.sets.qm9 import HARTREE_IN_EV, Qm9Molecule, qm9_folder, read_qm9
+from slicegraph.data.sets.splits import permutation
 
 SEED = 20140805
 SIZES = {"train": 10_000, "valid": 1_000, "test": 1_000}

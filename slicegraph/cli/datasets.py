@@ -2,7 +2,7 @@
 
 import argparse
 
-from slicegraph.data.datasets import table
+from slicegraph.data.sets.datasets import table
 
 _HEAD = ("name", "molecules", "task", "metric", "here", "how to get it")
 _OWN = (

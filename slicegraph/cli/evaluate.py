@@ -18,8 +18,8 @@ from slicegraph.cli.run_data import PREFIX, columns, data_of_run, numbers
 if TYPE_CHECKING:
     import numpy as np
 
-    from slicegraph.data.datasets import DataSet
-    from slicegraph.data.store import MoleculeStore
+    from slicegraph.data.sets.datasets import DataSet
+    from slicegraph.data.store.molecule_store import MoleculeStore
     from slicegraph.models import GraphSliceformerConfig
 
 EPILOG = """\
@@ -64,14 +64,14 @@ def run(args: argparse.Namespace) -> None:
     unit = (data.task.unit or model.config.unit) if data.task.kind == "regression" else ""
     print(f"{args.split} {data.evaluator.name} {score:.4g} {unit}".rstrip())
     if args.out:
-        from slicegraph.data.atomic_file import write_atomically
+        from slicegraph.data.store.atomic_file import write_atomically
 
         write_atomically(Path(args.out), _table(store, data.task.target_names, y_pred))
         print(f"{len(store):,} molecules in {args.out}")
 
 
 def _data(args: argparse.Namespace, config: "GraphSliceformerConfig") -> "DataSet":
-    from slicegraph.data.datasets import load
+    from slicegraph.data.sets.datasets import load
 
     asked: dict[str, Any] = {
         "smiles": args.smiles,

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _file(args: argparse.Namespace) -> Path | None:
     """The file to predict for, if the inputs are not SMILES; none of these ends like a file."""
-    from slicegraph.data.table_source import SUFFIXES
+    from slicegraph.data.table.table_source import SUFFIXES
 
     endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
     files = [text for text in args.inputs if text.lower().endswith(endings)]

@@ -84,7 +84,7 @@ def _threads_beside(workers: int) -> Iterator[None]:
 
 
 def _write(out: str, blocks: Iterator[bytes]) -> None:
-    from slicegraph.data.atomic_file import write_atomically
+    from slicegraph.data.store.atomic_file import write_atomically
 
     if out == "-":
         sys.stdout.buffer.writelines(blocks)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from slicegraph.data.prepare import PrepareResult
+    from slicegraph.data.preparation.prepare import PrepareResult
 
 EPILOG = """\
 examples:
@@ -22,7 +22,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `slicegraph.data.prepare.prepare`."""
+    """The arguments of `slicegraph.data.preparation.prepare.prepare`."""
     add = parser.add_argument
     add(
         "source",
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints what the store has; Ctrl-C ends with status 130."""
-    from slicegraph.data.prepare import CHUNK_ROWS, prepare
+    from slicegraph.data.preparation.prepare import CHUNK_ROWS, prepare
 
     try:
         result = prepare(

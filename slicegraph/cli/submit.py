@@ -14,7 +14,7 @@ from slicegraph.cli.model_arguments import add_model, load_model
 if TYPE_CHECKING:
     import numpy as np
 
-    from slicegraph.data.datasets import DataSet
+    from slicegraph.data.sets.datasets import DataSet
 
 EPILOG = """\
 examples:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     """Prints the path of the file."""
     import numpy as np
 
-    from slicegraph.data.datasets import load
+    from slicegraph.data.sets.datasets import load
 
     model = load_model(args)
     data = load(args.data, args.root)

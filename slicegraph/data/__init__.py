@@ -3,19 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.data.batch_sampler import SizeGroupedBatchSampler
-from slicegraph.data.collate import collate
-from slicegraph.data.featurize import SmilesError, featurize, read_smiles
-from slicegraph.data.loader import molecule_loader
-from slicegraph.data.molecule_graph import MoleculeGraph
-from slicegraph.data.prepare import PrepareError, PrepareResult, prepare, write_graphs
-from slicegraph.data.store import MoleculeArrays, MoleculeStore
-from slicegraph.data.store_layout import StoreError
+from slicegraph.data.batch.batch_sampler import SizeGroupedBatchSampler
+from slicegraph.data.batch.collate import collate
+from slicegraph.data.batch.loader import molecule_loader
+from slicegraph.data.molecule.featurize import SmilesError, featurize, read_smiles
+from slicegraph.data.molecule.molecule_graph import MoleculeGraph
+from slicegraph.data.preparation.prepare import PrepareError, PrepareResult, prepare, write_graphs
+from slicegraph.data.store.layout import StoreError
+from slicegraph.data.store.molecule_store import MoleculeArrays, MoleculeStore
 
 if TYPE_CHECKING:
-    from slicegraph.data.datasets import DataSet, load
-    from slicegraph.data.ogb_pyg import open_ogb
-    from slicegraph.data.task import Task
+    from slicegraph.data.sets.datasets import DataSet, load
+    from slicegraph.data.sets.ogb_pyg import open_ogb
+    from slicegraph.data.sets.task import Task
 
 __all__ = [
     "DataSet",
@@ -39,7 +39,12 @@ __all__ = [
 ]
 
 # OGB's data sets take more than a second to import: only when they are asked for.
-_LATE = {"DataSet": "datasets", "load": "datasets", "open_ogb": "ogb_pyg", "Task": "task"}
+_LATE = {
+    "DataSet": "sets.datasets",
+    "load": "sets.datasets",
+    "open_ogb": "sets.ogb_pyg",
+    "Task": "sets.task",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Batch
 
-from slicegraph.data.datasets import DataSet
+from slicegraph.data.sets.datasets import DataSet
 from slicegraph.train.run_folder import write_json
 
 BAD_BATCH = "bad_batch.json"

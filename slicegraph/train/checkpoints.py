@@ -10,7 +10,7 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
-from slicegraph.data.atomic_file import write_atomically
+from slicegraph.data.store.atomic_file import write_atomically
 from slicegraph.train.run_folder import RunFolder
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from torch.utils.data import DataLoader
 from torch_geometric.data import Batch
 
-from slicegraph.data.collate import ENCODING
-from slicegraph.data.datasets import DataSet, load
-from slicegraph.data.loader import molecule_loader
-from slicegraph.data.store import MoleculeStore
+from slicegraph.data.batch.collate import ENCODING
+from slicegraph.data.batch.loader import molecule_loader
+from slicegraph.data.sets.datasets import DataSet, load
+from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.ops.shortest_paths import MAX_DISTANCE
 from slicegraph.train.checkpoints import epochs_done
 from slicegraph.train.config import TrainConfig

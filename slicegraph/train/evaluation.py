@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from slicegraph.data.datasets import DataSet
+from slicegraph.data.sets.datasets import DataSet
 from slicegraph.models import GraphSliceformer
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
-from tqdm import tqdm  # type: ignore[import-untyped]
+from tqdm import tqdm
 
 from slicegraph.train.log_table import LogTable
 

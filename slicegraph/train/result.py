@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 import slicegraph
-from slicegraph.data.datasets import DataSet
-from slicegraph.data.shipped import shipped_folder
+from slicegraph.data.sets.datasets import DataSet
+from slicegraph.data.sets.shipped import shipped_folder
 from slicegraph.train.evaluation import Evaluation
 from slicegraph.train.log_table import LogTable
 from slicegraph.train.run_folder import RunFolder, write_json, write_text

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from slicegraph.data.atomic_file import write_atomically
+from slicegraph.data.store.atomic_file import write_atomically
 from slicegraph.train.config import TrainConfig
 
 CONFIG, STATUS, COMMAND, LOG = "config.yaml", "status.json", "command.txt", "log.csv"

@@ -4,8 +4,8 @@ import pytest
 from support.ogb_folders import write_lsc, write_mol
 
 from slicegraph.cli import main
-from slicegraph.data import qm9
-from slicegraph.data.datasets import load, names
+from slicegraph.data.sets import qm9
+from slicegraph.data.sets.datasets import load, names
 
 
 @pytest.fixture

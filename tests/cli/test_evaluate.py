@@ -12,7 +12,7 @@ from support.ogb_folders import LSC_SPLITS, MOLECULES, gap, write_lsc, write_mol
 from support.small_models import save_model, small_model, write_checkpoint
 
 from slicegraph.cli import main
-from slicegraph.data.datasets import load as load_data
+from slicegraph.data.sets.datasets import load as load_data
 from slicegraph.predictor import load
 from slicegraph.train.config import TrainConfig
 

@@ -9,8 +9,8 @@ import pytest
 from support.molecule_tables import contents, molecule_csv, write_csv
 
 from slicegraph.cli import main
-from slicegraph.data.prepare import prepare
-from slicegraph.data.store import MoleculeStore
+from slicegraph.data.preparation.prepare import prepare
+from slicegraph.data.store.molecule_store import MoleculeStore
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicegraph.data.batch_sampler import SizeGroupedBatchSampler
+from slicegraph.data.batch.batch_sampler import SizeGroupedBatchSampler
 
 SIZES = [5 + (7 * i) % 31 for i in range(200)]
 

@@ -10,8 +10,8 @@ import torch
 from support.small_store import chain, random_graph, write_store
 from torch_geometric.data import Batch, Data
 
-from slicegraph.data.collate import collate
-from slicegraph.data.store import MoleculeStore
+from slicegraph.data.batch.collate import collate
+from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.transforms import StructuralEncoding
 

@@ -17,12 +17,12 @@ from support.ogb_folders import MOLECULES, Trap, write_csv_gz, write_zinc
 from torch_geometric.datasets import ZINC
 
 import slicegraph
-from slicegraph.data import qm9, source, zinc
-from slicegraph.data.datasets import load, names, source_of
-from slicegraph.data.qm9 import HARTREE_IN_EV, Qm9Molecule, qm9_folder
-from slicegraph.data.shipped import shipped_folder
-from slicegraph.data.source import MissingDataSet
-from slicegraph.data.splits import scaffold
+from slicegraph.data.sets import qm9, source, zinc
+from slicegraph.data.sets.datasets import load, names, source_of
+from slicegraph.data.sets.qm9 import HARTREE_IN_EV, Qm9Molecule, qm9_folder
+from slicegraph.data.sets.shipped import shipped_folder
+from slicegraph.data.sets.source import MissingDataSet
+from slicegraph.data.sets.splits import scaffold
 from slicegraph.metrics import write_submission
 
 MINI = Path(__file__).parents[2] / "datasets" / "mini"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
 
-from slicegraph.data.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE, FeatureCode
+from slicegraph.data.molecule.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE, FeatureCode
 
 
 @st.composite

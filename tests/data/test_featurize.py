@@ -18,11 +18,11 @@ from rdkit import Chem, rdBase
 from support.molecules import ALPHABET, MOLECULES, broken_texts, spellings
 from torch_geometric.data import Batch, Data
 
-from slicegraph.data import canonical_order, feature_rows
-from slicegraph.data.feature_rows import OgbFeatures
-from slicegraph.data.featurize import SmilesError, featurize, read_smiles
-from slicegraph.data.mol_records import Records, records_of
-from slicegraph.data.molecule_graph import MoleculeGraph, directed
+from slicegraph.data.molecule import canonical_order, feature_rows
+from slicegraph.data.molecule.feature_rows import OgbFeatures
+from slicegraph.data.molecule.featurize import SmilesError, featurize, read_smiles
+from slicegraph.data.molecule.mol_records import Records, records_of
+from slicegraph.data.molecule.molecule_graph import MoleculeGraph, directed
 
 each_molecule = pytest.mark.parametrize("smiles", MOLECULES, ids=lambda text: text[:40])
 
@@ -257,7 +257,7 @@ def test_threads_do_not_hear_each_others_reasons(capfd: pytest.CaptureFixture[st
 
 DEEP = """
 import threading
-from slicegraph.data.molecule_reader import read_smiles
+from slicegraph.data.molecule.molecule_reader import read_smiles
 
 def read():
     print(len(read_smiles("O" + "C" * 1499).atoms))

@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from slicegraph.data.listops import END, FIRST_OPERATOR, TOKENS, decode, generate_listops
+from slicegraph.data.sequences.listops import END, FIRST_OPERATOR, TOKENS, decode, generate_listops
 
 SMALL = {"min_length": 2, "max_length": 60}
 

@@ -8,9 +8,9 @@ import torch
 from support.small_store import chain, random_graph, write_store
 from torch_geometric.data import Batch
 
-from slicegraph.data.collate import collate
-from slicegraph.data.loader import molecule_loader
-from slicegraph.data.store import MoleculeStore
+from slicegraph.data.batch.collate import collate
+from slicegraph.data.batch.loader import molecule_loader
+from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.transforms import StructuralEncoding
 
 GRAPHS = [random_graph(1 + i % 9, i % 7, i) for i in range(40)]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from slicegraph.data.listops import decode
-from slicegraph.data.lra_files import read_aan, read_imdb, read_listops, read_pathfinder
+from slicegraph.data.sequences.listops import decode
+from slicegraph.data.sequences.lra_files import read_aan, read_imdb, read_listops, read_pathfinder
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -27,13 +27,13 @@ from support.ogb_folders import (
 )
 from torch.serialization import get_safe_globals, safe_globals
 
-from slicegraph.data import ogb_download
-from slicegraph.data.datasets import load, source_of
-from slicegraph.data.lsc import LSC
-from slicegraph.data.ogb_pyg import open_ogb
-from slicegraph.data.ogbg_mol import MolSource
-from slicegraph.data.source import MissingDataSet
-from slicegraph.data.torch_files import read_pt
+from slicegraph.data.sets import ogb_download
+from slicegraph.data.sets.datasets import load, source_of
+from slicegraph.data.sets.lsc import LSC
+from slicegraph.data.sets.ogb_pyg import open_ogb
+from slicegraph.data.sets.ogbg_mol import MolSource
+from slicegraph.data.sets.source import MissingDataSet
+from slicegraph.data.sets.torch_files import read_pt
 
 pytestmark = pytest.mark.usefixtures("nothing_asked_and_nothing_fetched")
 MOL, TASKS = "ogbg-moltox21", 12

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from slicegraph.data.pathfinder import PATHFINDER, PathfinderSettings, generate_scenes
-from slicegraph.data.pathfinder_images import draw, generate_pathfinder
+from slicegraph.data.sequences.pathfinder import PATHFINDER, PathfinderSettings, generate_scenes
+from slicegraph.data.sequences.pathfinder_images import draw, generate_pathfinder
 
 COUNTS = {32: 120, 128: 40}
 

@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from ogb.utils import smiles2graph
 from support.molecule_tables import contents, molecule_csv, random_smiles, rejected, write_csv
 
-from slicegraph.data import prepare_chunk, prepare_job
-from slicegraph.data.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
-from slicegraph.data.molecule_reader import read_smiles
-from slicegraph.data.prepare import PrepareError, prepare, write_graphs
-from slicegraph.data.store import MoleculeStore
-from slicegraph.data.store_layout import ARRAYS, StoreError
-from slicegraph.data.store_writer import count_duplicates
-from slicegraph.data.table_source import open_table
+from slicegraph.data.molecule.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
+from slicegraph.data.molecule.molecule_reader import read_smiles
+from slicegraph.data.preparation import chunk as prepare_chunk
+from slicegraph.data.preparation import job as prepare_job
+from slicegraph.data.preparation.prepare import PrepareError, prepare, write_graphs
+from slicegraph.data.store.layout import ARRAYS, StoreError
+from slicegraph.data.store.molecule_store import MoleculeStore
+from slicegraph.data.store.writer import count_duplicates
+from slicegraph.data.table.table_source import open_table
 
 FILES = {*ARRAYS, "rejected.csv", "meta.json"}
 CHUNK = {"chunk_rows": 10, "workers": 1}
@@ -362,7 +363,7 @@ def test_an_interrupted_run_of_other_settings_is_refused(source, interrupted, ch
 
 
 def test_an_interrupted_run_of_other_software_is_refused(source, interrupted, monkeypatch):
-    monkeypatch.setattr("slicegraph.data.prepare_folder.rdkit.__version__", "1999.01.1")
+    monkeypatch.setattr("slicegraph.data.preparation.folder.rdkit.__version__", "1999.01.1")
     with pytest.raises(StoreError, match=r"another software .*rdkit was .*is '1999.01.1'"):
         prepare(source, interrupted, **CHUNK)
 
@@ -417,11 +418,11 @@ def test_a_full_disk_says_what_is_done_and_the_same_call_goes_on(
             raise OSError(28, "No space left on device", file.name)
 
     calls = []
-    module = "atomic_file" if stage == "parts" else "store_writer"
+    module = "atomic_file" if stage == "parts" else "writer"
     rows = 30 if stage == "parts" else 60
     folder = tmp_path / "store"
     with monkeypatch.context() as patch:
-        patch.setattr(f"slicegraph.data.{module}.sync", full)
+        patch.setattr(f"slicegraph.data.store.{module}.sync", full)
         with pytest.raises(PrepareError, match=f"no room is left .*'{folder}', after {rows} rows"):
             prepare(source, folder, **CHUNK)
     assert all(path.suffix in (".part", ".json") for path in (folder / "parts").iterdir())
@@ -496,7 +497,7 @@ def test_a_data_set_is_known_by_name(source, tmp_path, monkeypatch):
         return SimpleNamespace(path=source, smiles="smiles", labels=("gap",), unlabelled=True)
 
     monkeypatch.setitem(
-        sys.modules, "slicegraph.data.datasets", SimpleNamespace(source_of=source_of)
+        sys.modules, "slicegraph.data.sets.datasets", SimpleNamespace(source_of=source_of)
     )
     result = prepare("ogbg-mine", tmp_path / "store", root=tmp_path, **CHUNK)
     assert result.molecules + result.rejected == 60

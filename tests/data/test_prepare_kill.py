@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.molecule_tables import contents, molecule_csv
 
-from slicegraph.data.folder_lock import FolderLock
-from slicegraph.data.prepare import prepare
+from slicegraph.data.preparation.prepare import prepare
+from slicegraph.data.store.folder_lock import FolderLock
 
 if sys.platform != "linux":
     pytest.skip("the processes are forked, as importing takes seconds", allow_module_level=True)

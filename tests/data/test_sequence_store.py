@@ -6,10 +6,10 @@ import pickle
 import numpy as np
 import pytest
 
-from slicegraph.data.listops import generate_listops
-from slicegraph.data.sequence_store import SequenceStore, write_sequences
-from slicegraph.data.sequences import Sequences
-from slicegraph.data.store_layout import StoreError
+from slicegraph.data.sequences.listops import generate_listops
+from slicegraph.data.sequences.sequence_store import SequenceStore, write_sequences
+from slicegraph.data.sequences.sequences import Sequences
+from slicegraph.data.store.layout import StoreError
 
 DIGITS = list("0123456789")
 

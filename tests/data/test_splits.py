@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicegraph.data.splits import (
+from slicegraph.data.sets.splits import (
     permutation,
     random_split,
     scaffold,

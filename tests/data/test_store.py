@@ -11,10 +11,10 @@ from support.small_store import ATOM_SIZES, BOND_SIZES, Graph, chain, random_gra
 from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
-from slicegraph.data.graph_writer import write_graphs
-from slicegraph.data.molecule_graph import MoleculeGraph
-from slicegraph.data.store import MoleculeStore
-from slicegraph.data.store_layout import StoreError
+from slicegraph.data.molecule.molecule_graph import MoleculeGraph
+from slicegraph.data.store.graph_writer import write_graphs
+from slicegraph.data.store.layout import StoreError
+from slicegraph.data.store.molecule_store import MoleculeStore
 
 GRAPHS = [random_graph(4, 5, 0), chain(1), random_graph(7, 9, 1), chain(3), random_graph(2, 0, 2)]
 LABELS = [[0.5, 1.0], [-2.0, float("nan")], [3.25, 0.0], [0.0, 7.0], [1.0, 1.0]]

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.small_store import chain, random_graph, write_json, write_meta, write_store
 
-from slicegraph.data.store import MoleculeStore
-from slicegraph.data.store_layout import StoreError, array_types, meta_bytes, read_meta, sha256_of
+from slicegraph.data.store.layout import StoreError, array_types, meta_bytes, read_meta, sha256_of
+from slicegraph.data.store.molecule_store import MoleculeStore
 
 GRAPHS = [chain(4), random_graph(5, 6, 0), chain(2)]
 ARRAYS = [

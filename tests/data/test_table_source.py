@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicegraph.data.table_source import Row, open_table
-from slicegraph.data.text_rows import MAX_CHARACTERS, MAX_LINES, printable
+from slicegraph.data.table.table_source import Row, open_table
+from slicegraph.data.table.text_rows import MAX_CHARACTERS, MAX_LINES, printable
 
 PLAIN = "smiles,gap\nCCO,1.5\nCC,2\n"
 ROWS = [Row("CCO", ("1.5",)), Row("CC", ("2",))]

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from slicegraph.data.worker_pool import WorkerDied, ordered_map
+from slicegraph.data.preparation.worker_pool import WorkerDied, ordered_map
 
 
 def square(number: int) -> int:

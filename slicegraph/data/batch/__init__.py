@@ -1,0 +1,1 @@
+"""From a store to the batches that a model takes."""

@@ -1,0 +1,1 @@
+"""One molecule: from SMILES to a graph with OGB's features."""

@@ -1,0 +1,1 @@
+"""Sequences and pictures: ListOps, Pathfinder, the Long Range Arena."""

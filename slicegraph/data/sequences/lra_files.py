@@ -1,0 +1,114 @@
+"""The official files of the Long Range Arena, as sequences.
+
+What the folder `lra_release` holds, and the folder of the IMDB reviews: tokens of ListOps, bytes of
+texts, shades of pixels. Every reader takes one split.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from slicegraph.data.sequences.listops import TOKENS
+from slicegraph.data.sequences.sequences import Sequences
+
+_LISTOPS = {word: token for token, word in enumerate(TOKENS) if token}
+_BRACKETS = {"(", ")"}
+
+
+def read_listops(path: str | Path) -> Sequences:
+    """`basic_train.tsv` and the like: a header, then an expression and its value a line.
+
+    The round brackets of the files group pairs and say nothing more; they are left out.
+    """
+    return _join(_listops_rows(Path(path)))
+
+
+def read_aan(path: str | Path, max_length: int = 4000) -> Sequences:
+    """`new_aan_pairs.train.tsv` and the like: pairs of papers, and whether one cites the other.
+
+    Lines are label, two names, and two texts, of which the first ``max_length`` bytes are read.
+    """
+    return _join(_aan_rows(Path(path), max_length))
+
+
+def read_imdb(folder: str | Path, max_length: int = 4000) -> Sequences:
+    """The folder `train` or `test` of the IMDB reviews: a text a file, in `neg` and `pos`."""
+    folder = Path(folder)
+    files = [
+        (path, label)
+        for label, name in enumerate(("neg", "pos"))
+        for path in sorted((folder / name).glob("*.txt"))
+    ]
+    if not files:
+        raise FileNotFoundError(f"read_imdb: {folder} has no neg/*.txt and pos/*.txt")
+    return _join(([path.read_bytes()[:max_length]], label) for path, label in files)
+
+
+def read_pathfinder(folder: str | Path) -> Sequences:
+    """`pathfinder32/curv_contour_length_14` and the like: pictures that `metadata` lists."""
+    folder = Path(folder)
+    tables = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
+    if not tables:
+        raise FileNotFoundError(f"read_pathfinder: {folder} has no metadata/*.npy")
+    return _join(row for table in tables for row in _pathfinder_rows(folder, table))
+
+
+def _listops_rows(path: Path) -> Iterator[tuple[list[bytes], int]]:
+    for number, fields in _fields(path, 2):
+        if number == 1 and fields[0] == "Source":
+            continue
+        words = [word for word in fields[0].split() if word not in _BRACKETS]
+        if unknown := next((word for word in words if word not in _LISTOPS), None):
+            raise ValueError(f"read_listops: {path} line {number}: unknown word {unknown!r}")
+        yield [bytes(_LISTOPS[word] for word in words)], _label(path, number, fields[1])
+
+
+def _aan_rows(path: Path, max_length: int) -> Iterator[tuple[list[bytes], int]]:
+    for number, (label, _, _, *texts) in _fields(path, 5):
+        pair = [text.encode(errors="surrogateescape")[:max_length] for text in texts]
+        yield pair, _label(path, number, label.strip('"'))
+
+
+def _pathfinder_rows(folder: Path, table: Path) -> Iterator[tuple[list[bytes], int]]:
+    from PIL import Image
+
+    # The files are called .npy and are text: folder, name, number, label, ...
+    for number, line in enumerate(table.read_text().splitlines(), 1):
+        parts = line.split()
+        if len(parts) < 4:
+            raise ValueError(f"read_pathfinder: {table} line {number}: {line!r} names no picture")
+        with Image.open(folder / parts[0] / parts[1]) as picture:
+            yield [picture.convert("L").tobytes()], _label(table, number, parts[3])
+
+
+def _fields(path: Path, count: int) -> Iterator[tuple[int, list[str]]]:
+    """The number and the fields of every line."""
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            fields = line.rstrip("\r\n").split("\t")
+            if len(fields) != count:
+                raise ValueError(
+                    f"{path} line {number}: {len(fields)} fields between tabs, expected {count}"
+                )
+            yield number, fields
+
+
+def _label(path: Path, number: int, text: str) -> int:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value.is_integer() or not 0 <= value < 256:
+        raise ValueError(f"{path} line {number}: {text!r} is no label, expected 0, 1, ...")
+    return int(value)
+
+
+def _join(rows: Iterable[tuple[list[bytes], int]]) -> Sequences:
+    texts: list[bytes] = []
+    labels: list[int] = []
+    for parts, label in rows:
+        texts += parts
+        labels.append(label)
+    ptr = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return Sequences(np.frombuffer(b"".join(texts), np.uint8), ptr, np.array(labels, np.uint8))

@@ -1,0 +1,137 @@
+"""Sequences in a folder: memory-mapped arrays and a `meta.json`, and no pickle."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicegraph.data.sequences.sequences import PaddedBatch, Sequences, pad
+from slicegraph.data.store.atomic_file import write_atomically
+from slicegraph.data.store.layout import META, StoreError, sha256_of
+
+FORMAT, VERSION = "slicegraph-sequences", 1
+_ARRAYS = {"elements": "elements.npy", "ptr": "ptr.npy", "labels": "labels.npy"}
+
+
+def write_sequences(
+    folder: str | Path,
+    sequences: Sequences,
+    splits: dict[str, int],
+    class_names: Sequence[str],
+    vocabulary: int,
+    towers: int = 1,
+    source: dict[str, Any] | None = None,
+) -> "SequenceStore":
+    """Writes sequences once, `meta.json` last: a folder that has it is complete.
+
+    Args:
+        folder: the folder to write to; created if it does not exist.
+        sequences: the samples, those of the first split first.
+        splits: how many samples each split has.
+        class_names: what the labels 0, 1, ... mean.
+        vocabulary: elements are in ``0..vocabulary - 1``.
+        towers: 2 if a sample is a pair of sequences.
+        source: where the samples are from, such as a generator's settings.
+    """
+    folder = Path(folder)
+    num_samples = len(sequences.labels)
+    if sum(splits.values()) != num_samples or len(sequences) != num_samples * towers:
+        raise ValueError(
+            f"write_sequences: {len(sequences)} sequences and {num_samples} labels for the splits "
+            f"{splits} of {towers} sequences a sample"
+        )
+    if (folder / META).exists():
+        raise StoreError(folder, "is written already; remove it, or choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, name in _ARRAYS.items():
+        np.save(folder / name, np.ascontiguousarray(getattr(sequences, part)), allow_pickle=False)
+    paths = [folder / name for name in _ARRAYS.values()]
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "splits": splits,
+        "class_names": list(class_names),
+        "vocabulary": vocabulary,
+        "towers": towers,
+        "source": source or {},
+        "files": {p.name: {"sha256": sha256_of(p), "bytes": p.stat().st_size} for p in paths},
+    }
+    write_atomically(folder / META, [json.dumps(meta, indent=1).encode()])
+    return SequenceStore(folder)
+
+
+class SequenceStore:
+    """The sequences of a folder that :func:`write_sequences` wrote.
+
+    Args:
+        folder: the folder.
+        verify: whether to compare the files with the checksums of `meta.json`.
+
+    Example:
+        >>> sequences = generate_listops(10, min_length=2, max_length=50)
+        >>> store = write_sequences("listops", sequences, {"train": 8, "test": 2}, range(10), 16)
+        >>> store.batch(store.splits["test"]).x.shape[0]
+        2
+    """
+
+    def __init__(self, folder: str | Path, verify: bool = True) -> None:
+        self.folder = Path(folder)
+        self.meta = _read_meta(self.folder)
+        if verify:
+            self._verify()
+        arrays = {part: self._map(name) for part, name in _ARRAYS.items()}
+        self.sequences = Sequences(**arrays)
+
+    def __len__(self) -> int:
+        return len(self.sequences.labels)
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray | list[np.ndarray], int]:
+        """The elements of a sample (for a pair, both of them) and its label."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"SequenceStore: sample {index} of {len(self)}")
+        first = index % len(self) * self.towers
+        ptr, elements = self.sequences.ptr, self.sequences.elements
+        found = [elements[ptr[i] : ptr[i + 1]] for i in range(first, first + self.towers)]
+        return found[0] if self.towers == 1 else found, int(self.sequences.labels[index])
+
+    def batch(self, indices: Sequence[int] | np.ndarray) -> PaddedBatch:
+        """The samples with these numbers, padded."""
+        return pad(self.sequences, indices, self.towers)
+
+    @property
+    def towers(self) -> int:
+        return self.meta["towers"]
+
+    @property
+    def splits(self) -> dict[str, np.ndarray]:
+        """The numbers of the samples of each split."""
+        ends = np.cumsum([0, *self.meta["splits"].values()])
+        ranges = map(np.arange, ends[:-1], ends[1:])
+        return dict(zip(self.meta["splits"], ranges, strict=True))
+
+    def __reduce__(self) -> tuple[type, tuple[Path, bool]]:
+        return type(self), (self.folder, False)
+
+    def _map(self, name: str) -> np.ndarray:
+        return np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
+
+    def _verify(self) -> None:
+        for name, expected in self.meta["files"].items():
+            path = self.folder / name
+            if not path.is_file() or sha256_of(path) != expected["sha256"]:
+                raise StoreError(self.folder, f"{name} is damaged or missing; write it again")
+
+
+def _read_meta(folder: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads((folder / META).read_bytes())
+    except FileNotFoundError:
+        raise StoreError(folder, f"has no {META}, so it was not written to the end") from None
+    except ValueError as error:
+        raise StoreError(folder, f"{META} is not JSON ({error}); write it again") from None
+    found = (meta.get("format"), meta.get("version")) if isinstance(meta, dict) else None
+    if found != (FORMAT, VERSION) or set(meta.get("files", ())) != set(_ARRAYS.values()):
+        raise StoreError(folder, f"is {found}, expected {(FORMAT, VERSION)} with its files")
+    return meta

@@ -1,0 +1,1 @@
+"""Molecules on disk: memory-mapped arrays that prove themselves."""

@@ -1,0 +1,1 @@
+"""Files of molecules as streams of rows: CSV, TSV, SMI, Parquet."""
