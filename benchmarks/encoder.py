@@ -161,7 +161,7 @@ def transformers_graphormer(
 def training_step(candidate: Candidate | Floor) -> Callable[[], None]:
     if isinstance(candidate, Floor):
         return candidate.step
-    optimizer = torch.optim.AdamW(candidate.module.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(candidate.module.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
         candidate.module.train()

@@ -121,7 +121,7 @@ class Theirs:
         )
         self.collator = collator
         self.items = graphs(store, np.arange(len(store)))
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-4)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-4, fused=True)
         self.waited = 0.0
 
     def __call__(self) -> None:

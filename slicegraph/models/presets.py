@@ -11,10 +11,10 @@ _BASE = {
     "heads": 32,
     "dropout": 0.1,
     "attention_dropout": 0.1,
-    "recompute": "all",
+    "recompute": "mix",
 }
 _SMALL = _BASE | {"num_layers": 6, "channels": 512, "ffn_channels": 512}
-_SLIM = _BASE | {"channels": 80, "ffn_channels": 80, "heads": 8, "recompute": "ffn"}
+_SLIM = _BASE | {"channels": 80, "ffn_channels": 80, "heads": 8, "recompute": "none"}
 _MINI = {
     "num_layers": 3,
     "channels": 64,

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
+from slicegraph.nn.lean_linear import gelu_linear, norm_linear
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.pair_bias import PairBias
+from slicegraph.nn.recomputed import recomputed
 
-RECOMPUTE = ("none", "ffn", "all")
+RECOMPUTE = ("none", "mix", "all")
 
 
 class EncoderBlock(torch.nn.Module):
@@ -33,8 +34,9 @@ class EncoderBlock(torch.nn.Module):
         dropout: the probability with which an entry of both branches is dropped in training.
         post_norm: whether the norms come after the sums.
         recompute: what is computed once more in the backward pass instead of being kept for it:
-            ``"none"``; ``"ffn"``, the feed-forward part; ``"all"``, the mixer too. A block keeps
-            8 tensors of the size of its input, 5, or 2, and the results are the same.
+            ``"none"``; ``"mix"``, the sort and the pair products, which cost little; ``"all"``, the
+            linear layers too. With ``"sort_attn"`` a block keeps 5 tensors of the size of its
+            input, 4, or 2, and the results are the same.
 
     Shapes:
         x and output: ``[T, C]``, packed sets with ``ptr`` ``[B + 1]``; pairs as the mixer needs.
@@ -80,23 +82,23 @@ class EncoderBlock(torch.nn.Module):
         return x + self._drop(self._ffn(x))
 
     def _mix(self, x: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
-        def run(x: Tensor) -> Tensor:
-            return self.mixer(x if self.post_norm else self.mixer_norm(x), ptr, pairs)
+        norm = None if self.post_norm else self.mixer_norm
 
-        return self._run(run, x, self.recompute == "all")
+        def run(x: Tensor) -> Tensor:
+            return self.mixer(x, ptr, pairs, norm, recompute=self.recompute == "mix")
+
+        return self._run(run, x)
 
     def _ffn(self, x: Tensor) -> Tensor:
         def run(x: Tensor) -> Tensor:
-            x = x if self.post_norm else self.ffn_norm(x)
-            return self.ffn_out(functional.gelu(self.ffn_in(x)))
+            if self.post_norm:
+                return gelu_linear(self.ffn_in(x), self.ffn_out)
+            return gelu_linear(norm_linear(x, self.ffn_norm, self.ffn_in), self.ffn_out)
 
-        return self._run(run, x, self.recompute != "none")
+        return self._run(run, x)
 
-    def _run(self, run: Callable[[Tensor], Tensor], x: Tensor, again: bool) -> Tensor:
-        if again and torch.is_grad_enabled():
-            random = self.training and self.mixer.dropout > 0
-            return checkpoint(run, x, use_reentrant=False, preserve_rng_state=random)
-        return run(x)
+    def _run(self, run: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        return recomputed(run, x, self.mixer.is_random) if self.recompute == "all" else run(x)
 
     def _drop(self, x: Tensor) -> Tensor:
         return functional.dropout(x, self.dropout) if self.training and self.dropout else x

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from slicegraph.nn.lean_linear import norm_linear
 from slicegraph.nn.order import Order
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.pivot import pivot_order
+from slicegraph.nn.recomputed import recomputed
 
 MIXERS = ("sort_attn", "attn_plus_sort", "sort", "attn", "qkv")
 ALIGNS = ("rows", "pivot")
@@ -43,6 +45,9 @@ class Mixer(torch.nn.Module):
         - **x**: ``[T, channels]``, packed sets.
         - **ptr**: ``[B + 1]``.
         - **pairs**: a :class:`~slicegraph.nn.PairBias`, which every mixer but ``"sort"`` needs.
+        - **norm**: a norm of ``x`` to begin with.
+        - **recompute**: whether to compute :math:`M` once more in the backward pass instead of
+          keeping it; ``"qkv"`` always keeps it.
         - **output**: ``[T, channels]``.
 
     Example:
@@ -83,8 +88,28 @@ class Mixer(torch.nn.Module):
         for module in self.children():
             module.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, x: Tensor, ptr: Tensor, pairs: PairBias | None = None) -> Tensor:
-        return self.out_proj(self._mix(x, self.value_proj(x), ptr, pairs))
+    def forward(
+        self,
+        x: Tensor,
+        ptr: Tensor,
+        pairs: PairBias | None = None,
+        norm: torch.nn.LayerNorm | None = None,
+        recompute: bool = False,
+    ) -> Tensor:
+        if self.query_proj is not None:
+            x = x if norm is None else norm(x)
+            return self.out_proj(self._mix(x, self.value_proj(x), ptr, pairs))
+        values = self.value_proj(x) if norm is None else norm_linear(x, norm, self.value_proj)
+
+        def run(values: Tensor) -> Tensor:
+            return self.out_proj(self._mix(x, values, ptr, pairs))
+
+        return recomputed(run, values, self.is_random) if recompute else run(values)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether it gives something else each time."""
+        return self.training and self.dropout > 0
 
     def _mix(self, x: Tensor, values: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
         if not self.needs_pairs:

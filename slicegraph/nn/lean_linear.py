@@ -1,0 +1,90 @@
+"""Linear layers after a norm or an activation, whose input is not kept for the backward pass.
+
+A norm and an activation cost little and keep their own input; the linear layer after them would
+keep their output too, a tensor as large. Here it is computed once more instead.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def norm_linear(x: Tensor, norm: torch.nn.LayerNorm, linear: torch.nn.Linear) -> Tensor:
+    """``linear(norm(x))``, which keeps ``x`` and nothing else.
+
+    Shapes:
+        x: ``[T, C]``.
+
+    Example:
+        >>> norm_linear(torch.randn(5, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)).shape
+        torch.Size([5, 3])
+    """
+    return _NormLinear.apply(x, norm.weight, norm.bias, linear.weight, linear.bias, norm.eps)
+
+
+def gelu_linear(x: Tensor, linear: torch.nn.Linear) -> Tensor:
+    """``linear(gelu(x))``, which keeps ``x`` and nothing else.
+
+    Shapes:
+        x: ``[T, C]``.
+
+    Example:
+        >>> gelu_linear(torch.randn(5, 8), torch.nn.Linear(8, 3)).shape
+        torch.Size([5, 3])
+    """
+    return _GeluLinear.apply(x, linear.weight, linear.bias)
+
+
+class _NormLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor | None, eps: float
+    ) -> Tensor:
+        return functional.linear(
+            functional.layer_norm(x, scale.shape, scale, shift, eps), weight, bias
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.biased, ctx.eps = inputs[:4] + (inputs[4] is not None, inputs[5])
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, scale, shift, weight = ctx.saved_tensors
+        y, mean, deviation = torch.native_layer_norm(x, scale.shape, scale, shift, ctx.eps)
+        of_y, *rest = _linear_gradients(g, y, weight, ctx.biased)
+        of_norm = torch.ops.aten.native_layer_norm_backward(
+            of_y, x, scale.shape, mean, deviation, scale, shift, (True, True, True)
+        )
+        return (*of_norm, *rest, None)
+
+
+class _GeluLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return functional.linear(functional.gelu(x), weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, bias = inputs
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        of_y, *rest = _linear_gradients(g, functional.gelu(x), weight, ctx.biased)
+        return (torch.ops.aten.gelu_backward(of_y, x), *rest)
+
+
+def _linear_gradients(
+    g: Tensor, y: Tensor, weight: Tensor, biased: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Of the input, the weight and the bias of a linear layer, in the precision of ``g``: under
+    autocast that of the forward pass."""
+    of_y = (g @ weight.to(g.dtype)).to(y.dtype)
+    of_weight = (g.T @ y.to(g.dtype)).to(weight.dtype)
+    return of_y, of_weight, g.sum(0).to(weight.dtype) if biased else None
