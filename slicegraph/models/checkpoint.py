@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+Choice = Callable[[type[torch.nn.Module]], type[torch.nn.Module]]
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 
@@ -31,14 +33,14 @@ def save(model: torch.nn.Module, folder: str | Path) -> None:
 def load(
     folder: str | Path,
     device: str | torch.device = "cpu",
-    model_class: type[torch.nn.Module] | None = None,
+    choose: Choice | None = None,
 ) -> Any:
     """The model that was saved to a folder, in evaluation mode.
 
     Args:
         folder: a folder that ``model.save(folder)`` wrote.
         device: where to put the weights.
-        model_class: a subclass of the saved model's class, to be made instead.
+        choose: gives the class to make for that of the saved model: the same, or a subclass.
 
     Example:
         >>> model = GraphSliceformer.from_preset("mini")
@@ -46,23 +48,25 @@ def load(
         >>> load("mini").config == model.config
         True
     """
-    from slicegraph.models import MODELS
-
     folder = Path(folder)
-    config = _read_config(folder)
-    if (name := config.pop("model", None)) not in MODELS:
-        raise ValueError(
-            f"load: {folder / CONFIG_FILE} is of model {name!r}, expected {', '.join(MODELS)}"
-        )
-    saved_class, config_class = MODELS[name]
-    if model_class is not None and not issubclass(model_class, saved_class):
-        raise ValueError(
-            f"load: {folder} is of model {name!r}, which is no {model_class.__name__}; "
-            "slicegraph.models.load(folder) loads it"
-        )
-    model = (model_class or saved_class)(config_class.from_dict(config)).to(device)
+    model = new_model(read_config(folder), folder / CONFIG_FILE, choose).to(device)
     fill(model, _read_weights(folder / WEIGHTS_FILE, device), folder / WEIGHTS_FILE)
     return model.eval()
+
+
+def new_model(
+    config: dict[str, Any],
+    path: Path,
+    choose: Choice | None = None,
+) -> torch.nn.Module:
+    """A model, not yet with its weights, of a configuration with the name of the model in it."""
+    from slicegraph.models import MODELS
+
+    fields = dict(config)
+    if (name := fields.pop("model", None)) not in MODELS:
+        raise ValueError(f"load: {path} is of model {name!r}, expected {', '.join(MODELS)}")
+    saved_class, config_class = MODELS[name]
+    return (choose(saved_class) if choose else saved_class)(config_class.from_dict(fields))
 
 
 def fill(model: torch.nn.Module, weights: dict[str, torch.Tensor], path: Path) -> None:
@@ -84,7 +88,8 @@ def _name(model: torch.nn.Module) -> str:
     return next(known, type(model).__name__)
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """What `config.json` says; one that cannot be read is refused by name."""
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"load: {folder} has no {CONFIG_FILE}, expected a saved model")

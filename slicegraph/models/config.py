@@ -87,6 +87,7 @@ class GraphSliceformerConfig:
         for name in ("node_vocabulary", "edge_vocabulary", *_PER_TARGET):
             if (sizes := getattr(self, name)) is not None:
                 object.__setattr__(self, name, tuple(sizes))
+        self._check_numbers()
         for name in ("num_layers", "channels", "ffn_channels", "heads", "num_targets"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{_NAME}: {name} = {getattr(self, name)} must be at least 1")
@@ -98,6 +99,14 @@ class GraphSliceformerConfig:
         if self.task == "multiclass" and self.num_classes < 2:
             raise ValueError(f"{_NAME}: num_classes = {self.num_classes} must be at least 2")
         self._check_targets()
+
+    def _check_numbers(self) -> None:
+        for field in fields(self):
+            kinds = {"int": int, "float": (int, float)}
+            name, value = getattr(field.type, "__name__", ""), getattr(self, field.name)
+            if name in kinds and (isinstance(value, bool) or not isinstance(value, kinds[name])):
+                expected = "a whole number" if name == "int" else "a number"
+                raise ValueError(f"{_NAME}: {field.name} = {value!r}, expected {expected}")
 
     def _check_targets(self) -> None:
         for name in _PER_TARGET:

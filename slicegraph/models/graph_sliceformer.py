@@ -16,7 +16,7 @@ from slicegraph.models.graphormer_v1 import read_graphormer_v1
 from slicegraph.models.huggingface import read_huggingface
 from slicegraph.models.huggingface_weights import load_weights
 from slicegraph.models.presets import preset
-from slicegraph.nn.encoder_block import EncoderBlock
+from slicegraph.nn.encoder_block import EncoderBlock, encode
 from slicegraph.nn.graph_embedding import GraphEmbedding
 from slicegraph.nn.graph_readout import GraphReadout
 from slicegraph.nn.mixer import Mixer
@@ -181,11 +181,8 @@ class GraphSliceformer(torch.nn.Module):
         ptr = graphs.ptr
         if self.config.token:
             ptr = ptr + torch.arange(ptr.numel(), device=ptr.device)
-        for block in self.blocks:
-            x = block(x, ptr, pairs)
-        if self.config.token:
-            return self._finish(self.readout(x, ptr))
-        return self.readout(self._finish(x), ptr)
+        x = self._finish(encode(self.blocks, x, ptr, pairs, first_rows=self.config.token))
+        return x if self.config.token else self.readout(x, ptr)
 
     def _finish(self, x: Tensor) -> Tensor:
         if self.final_transform is not None:

@@ -6,9 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicegraph.models.checkpoint import fill
-from slicegraph.models.config import GraphSliceformerConfig
-from slicegraph.models.graph_sliceformer import GraphSliceformer
+from slicegraph.models.checkpoint import Choice, fill, new_model
+from slicegraph.torch_damage import DAMAGE
 
 PREFIX = "model."
 """What the tensors of the model are called by, in the ``state_dict`` of a run."""
@@ -17,7 +16,7 @@ PREFIX = "model."
 def load_checkpoint(
     path: str | Path,
     device: str | torch.device = "cpu",
-    model_class: type[GraphSliceformer] = GraphSliceformer,
+    choose: Choice | None = None,
 ) -> Any:
     """The model of a checkpoint, in evaluation mode.
 
@@ -27,11 +26,11 @@ def load_checkpoint(
     Args:
         path: such as ``RUN/checkpoints/best.ckpt``.
         device: where to put the weights.
-        model_class: what to make of it.
+        choose: what to make of it, given the class of the saved model: that, or a subclass.
     """
     path = Path(path)
     config, weights = read_checkpoint(path)
-    model = model_class(GraphSliceformerConfig.from_dict(config)).to(device)
+    model = new_model(config, path, choose).to(device)
     fill(model, weights, path)
     return model.eval()
 
@@ -40,11 +39,11 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The fields of the configuration and the tensors of the model."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:  # a damaged file may raise anything
-        first = str(error).partition("\n")[0]
-        raise ValueError(f"load: {path} is no checkpoint of a run, or damaged ({first})") from None
+    except DAMAGE:
+        raise ValueError(
+            f"load: {path} is no checkpoint of a run, or damaged; name the folder of a run or of a "
+            "saved model, or a checkpoint"
+        ) from None
     try:
         config, tensors = found["hyper_parameters"]["model"], found["state_dict"]
         weights = {
@@ -52,7 +51,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             for name, value in tensors.items()
             if name.startswith(PREFIX)
         }
-        return {name: value for name, value in config.items() if name != "model"}, weights
+        return dict(config), weights
     except (KeyError, TypeError, AttributeError):
         raise ValueError(
             f"load: {path} is a checkpoint of something else: it has no hyper_parameters of a "

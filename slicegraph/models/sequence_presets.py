@@ -13,6 +13,15 @@ from slicegraph.models.vision_config import VisionSliceformerConfig
 _PATCHES = {"num_layers": 6, "heads": 8, "hidden_channels": 512, "qkv_bias": False}
 _SMALL_IMAGES = _PATCHES | {"channels": 512, "ffn_channels": 512, "patch_size": 2}
 
+_MINI = {
+    "num_layers": 4,
+    "channels": 64,
+    "ffn_channels": 128,
+    "heads": 4,
+    "num_classes": 10,
+    "dropout": 0.1,
+}
+
 VISION_PRESETS: dict[str, dict[str, Any]] = {
     "vit-dogs": _PATCHES
     | {"channels": 128, "ffn_channels": 128, "image_size": 224, "patch_size": 16, "num_classes": 2},
@@ -28,8 +37,11 @@ VISION_PRESETS: dict[str, dict[str, Any]] = {
         "patch_size": 16,
         "num_classes": 1000,
     },
+    "mini-digits": _MINI | {"image_size": 8, "patch_size": 2, "image_channels": 1},
+    "mini-mnist": _MINI | {"image_size": 28, "patch_size": 4, "image_channels": 1},
+    "mini-images": _MINI | {"image_size": 32, "patch_size": 4, "image_channels": 3},
 }
-"""The size of each model of images."""
+"""The size of each model of images; those called mini are for minutes on a CPU."""
 
 
 def _long_range(
@@ -68,9 +80,24 @@ SEQUENCE_PRESETS: dict[str, dict[str, Any]] = {
     "lra-image": _long_range((96, 48, 128), 6, 8, 1024, num_classes=10),
     "lra-pathfinder": _long_range(*_PATHFINDER, 1024),
     "lra-pathx": _long_range(*_PATHFINDER, 16_384),
+    "mini-listops": _MINI | {"vocabulary": 16, "max_length": 2000},
+    "mini-text": _MINI | {"num_classes": 2, "num_layers": 2, "max_length": 1000},
+    "mini-retrieval": _MINI | {"num_classes": 2, "num_layers": 2, "max_length": 1000, "towers": 2},
+    "mini-pixels": _MINI | {"max_length": 1024},
+    "mini-pathfinder": _MINI | {"num_classes": 2, "max_length": 1024},
+    "mini-pathx": _MINI | {"num_classes": 2, "max_length": 16_384},
+    "mini-reviews": _MINI
+    | {
+        "num_classes": 2,
+        "num_layers": 2,
+        "vocabulary": 16_000,
+        "max_length": 512,
+        "positions": "sinusoidal",
+    },
+    "mini-series": _MINI | {"vocabulary": None, "in_channels": 1, "max_length": 1460},
 }
 """The size of each model of sequences. Those of the Long Range Arena read bytes, or the 256 shades
-of a pixel, or the 16 tokens of ListOps."""
+of a pixel, or the 16 tokens of ListOps; those called mini are for minutes on a CPU."""
 
 
 def sequence_preset(name: str, mixer: str = "sort", **overrides: Any) -> SequenceSliceformerConfig:

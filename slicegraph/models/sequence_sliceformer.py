@@ -11,7 +11,7 @@ from slicegraph.models.checkpoint import save
 from slicegraph.models.sequence_batch import pack
 from slicegraph.models.sequence_config import SequenceSliceformerConfig
 from slicegraph.models.sequence_presets import sequence_preset
-from slicegraph.nn.encoder_block import EncoderBlock
+from slicegraph.nn.encoder_block import EncoderBlock, encode
 from slicegraph.nn.padded_sets import PaddedSets
 from slicegraph.nn.sequence_embedding import SequenceEmbedding
 from slicegraph.nn.sequence_mixer import SequenceMixer
@@ -86,6 +86,10 @@ class SequenceSliceformer(torch.nn.Module):
             vectors = functional.relu(self.head_in(vectors))
         return self.head(vectors)
 
+    def score(self, batch: Any) -> Tensor:
+        """``[B, 1, num_classes]``: the logits of a batch with ``x`` and ``mask``."""
+        return self(batch.x, batch.mask).unsqueeze(1)
+
     def embed(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """``[B, channels]``, for pairs ``[B, 2, channels]``: the vectors that the head reads."""
         self._check(x, mask)
@@ -104,16 +108,10 @@ class SequenceSliceformer(torch.nn.Module):
         pairs = None
         if self.config.mixer == "qkv":
             pairs = SetAttention(PaddedSets(ptr), self.config.heads, rows)
-        for block in self.blocks:
-            rows = block(rows, ptr, pairs)
-        return self._read(rows, ptr)
-
-    def _read(self, rows: Tensor, ptr: Tensor) -> Tensor:
-        if self.final_norm is None:
-            return self.readout(rows, ptr)
-        if self.config.readout == "cls":
-            return self.final_norm(self.readout(rows, ptr))
-        return self.readout(self.final_norm(rows), ptr)
+        cls = self.config.readout == "cls"
+        rows = encode(self.blocks, rows, ptr, pairs, first_rows=cls)
+        rows = rows if self.final_norm is None else self.final_norm(rows)
+        return rows if cls else self.readout(rows, ptr)
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
         c = self.config

@@ -51,6 +51,10 @@ class VisionSliceformer(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return self.patches(self.cut(x))
 
+    def score(self, batch: Any) -> Tensor:
+        """``[B, 1, num_classes]``: the logits of a batch with ``x``."""
+        return self(batch.x).unsqueeze(1)
+
     def embed(self, x: Tensor) -> Tensor:
         """``[B, channels]``: the vector of each image that the head reads."""
         return self.patches.embed(self.cut(x))

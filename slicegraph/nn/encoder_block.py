@@ -1,6 +1,6 @@
 """One layer of an encoder: mix the rows of each set, then transform every row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from slicegraph.nn.lean_linear import gelu_linear, norm_linear
 from slicegraph.nn.mixer import Mixer
+from slicegraph.nn.padded_sets import collect_rows
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.recomputed import recomputed
 
@@ -39,7 +40,9 @@ class EncoderBlock(torch.nn.Module):
             input, 4, or 2, and the results are the same.
 
     Shapes:
-        x and output: ``[T, C]``, packed sets with ``ptr`` ``[B + 1]``; pairs as the mixer needs.
+        - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``; **pairs** as the mixer needs.
+        - **rows**: the rows of the output to compute, each at most once; all if not given.
+        - **output**: ``[T, C]``, or ``[rows, C]``.
 
     Example:
         >>> block = EncoderBlock(Mixer(16, mixer="sort"), ffn_channels=32)
@@ -72,20 +75,27 @@ class EncoderBlock(torch.nn.Module):
         for module in self.children():
             module.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, x: Tensor, ptr: Tensor, pairs: PairBias | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        ptr: Tensor,
+        pairs: PairBias | None = None,
+        rows: Tensor | None = None,
+    ) -> Tensor:
         if pairs is not None and self.mixer.mixer != "qkv":
             pairs.weights  # noqa: B018  # computed for all layers, and never again
+        mixed = self._drop(self._mix(x, ptr, pairs, rows))
+        x = mixed + (x if rows is None else collect_rows(x, rows))
         if self.post_norm:
-            x = self.mixer_norm(x + self._drop(self._mix(x, ptr, pairs)))
+            x = self.mixer_norm(x)
             return self.ffn_norm(x + self._drop(self._ffn(x)))
-        x = x + self._drop(self._mix(x, ptr, pairs))
         return x + self._drop(self._ffn(x))
 
-    def _mix(self, x: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
+    def _mix(self, x: Tensor, ptr: Tensor, pairs: PairBias | None, rows: Tensor | None) -> Tensor:
         norm = None if self.post_norm else self.mixer_norm
 
         def run(x: Tensor) -> Tensor:
-            return self.mixer(x, ptr, pairs, norm, recompute=self.recompute == "mix")
+            return self.mixer(x, ptr, pairs, norm, self.recompute == "mix", rows)
 
         return self._run(run, x)
 
@@ -102,3 +112,18 @@ class EncoderBlock(torch.nn.Module):
 
     def _drop(self, x: Tensor) -> Tensor:
         return functional.dropout(x, self.dropout) if self.training and self.dropout else x
+
+
+def encode(
+    blocks: Iterable[EncoderBlock],
+    x: Tensor,
+    ptr: Tensor,
+    pairs: PairBias | None,
+    first_rows: bool,
+) -> Tensor:
+    """The rows of all sets after all blocks; with ``first_rows`` only the first of each set, and
+    then the last block computes no other."""
+    *earlier, last = blocks
+    for block in earlier:
+        x = block(x, ptr, pairs)
+    return last(x, ptr, pairs, ptr[:-1] if first_rows else None)

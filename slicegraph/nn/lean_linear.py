@@ -48,8 +48,9 @@ class _NormLinear(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.biased, ctx.eps = inputs[:4] + (inputs[4] is not None, inputs[5])
-        ctx.save_for_backward(*tensors)
+        x, scale, shift, weight, bias, ctx.eps = inputs
+        ctx.save_for_backward(x, scale, shift, weight)
+        ctx.biased = bias is not None
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from slicegraph.nn.lean_linear import norm_linear
 from slicegraph.nn.order import Order
+from slicegraph.nn.padded_sets import collect_rows
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.pivot import pivot_order
 from slicegraph.nn.recomputed import recomputed
@@ -48,7 +49,8 @@ class Mixer(torch.nn.Module):
         - **norm**: a norm of ``x`` to begin with.
         - **recompute**: whether to compute :math:`M` once more in the backward pass instead of
           keeping it; ``"qkv"`` always keeps it.
-        - **output**: ``[T, channels]``.
+        - **rows**: the rows of the output to compute, each at most once; all if not given.
+        - **output**: ``[T, channels]``, or ``[rows, channels]``.
 
     Example:
         >>> Mixer(16, mixer="sort")(torch.randn(5, 16), torch.tensor([0, 2, 5])).shape
@@ -95,15 +97,16 @@ class Mixer(torch.nn.Module):
         pairs: PairBias | None = None,
         norm: torch.nn.LayerNorm | None = None,
         recompute: bool = False,
+        rows: Tensor | None = None,
     ) -> Tensor:
+        def run(values: Tensor) -> Tensor:
+            mixed = self._mix(x, values, ptr, pairs)
+            return self.out_proj(mixed if rows is None else collect_rows(mixed, rows))
+
         if self.query_proj is not None:
             x = x if norm is None else norm(x)
-            return self.out_proj(self._mix(x, self.value_proj(x), ptr, pairs))
+            return run(self.value_proj(x))
         values = self.value_proj(x) if norm is None else norm_linear(x, norm, self.value_proj)
-
-        def run(values: Tensor) -> Tensor:
-            return self.out_proj(self._mix(x, values, ptr, pairs))
-
         return recomputed(run, values, self.is_random) if recompute else run(values)
 
     @property

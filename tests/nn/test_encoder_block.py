@@ -61,6 +61,22 @@ def test_a_block_keeps_as_many_tensors_as_its_documentation_says():
     assert [kept_rows(name) for name in ("none", "mix", "all")] == [5, 4, 2]
 
 
+@pytest.mark.parametrize("mixer", ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"])
+@pytest.mark.parametrize("recompute", ["none", "mix", "all"])
+@pytest.mark.parametrize("post_norm", [False, True])
+def test_some_rows_are_those_of_all_and_so_are_their_gradients(mixer, recompute, post_norm):
+    torch.manual_seed(0)
+    block = EncoderBlock(Mixer(8, 2, mixer), 12, post_norm=post_norm, recompute=recompute).double()
+    x = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
+    ptr, rows = torch.tensor([0, 3, 7]), torch.tensor([0, 3])
+    pairs = PairBias(torch.randn(2, 2, 4, 4, dtype=torch.float64), PaddedSets(ptr))
+    some, expected = block(x, ptr, pairs, rows), block(x, ptr, pairs)[rows]
+    torch.testing.assert_close(some, expected)
+    wanted = [x, *block.parameters()]
+    found = torch.autograd.grad(some.square().sum(), wanted)
+    torch.testing.assert_close(found, torch.autograd.grad(expected.square().sum(), wanted))
+
+
 def test_an_unknown_name_is_refused():
     with pytest.raises(ValueError, match="recompute = 'some', expected one of none, mix, all"):
         EncoderBlock(Mixer(8, mixer="sort"), 8, recompute="some")

@@ -51,9 +51,7 @@ def test_only_the_input_is_kept(name):
 
     def kept(function):
         found = []
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda t: found.append(t) or t, lambda t: t
-        ):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: found.append(t) or t, lambda t: t):
             function(x)
         return [t for t in found if t.data_ptr() not in known and t.numel() >= x.numel()]
 
