@@ -81,7 +81,9 @@ class Ours:
         task = Task("regression", ("gap",), "mae")
         everything = {"train": np.arange(len(store)), "valid": np.arange(BATCH)}
         self.dataset = DataSet("benchmark", store, everything, task, task.evaluator())
-        self.config = TrainConfig(preset=name, threads=threads, accelerator="cpu").resolved()
+        self.config = TrainConfig(
+            preset=name, threads=threads, accelerator="cpu", precision="32-true"
+        ).resolved()
         self.module = TrainingModule(self.config)
         self.waited = 0.0
 

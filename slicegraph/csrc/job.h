@@ -96,6 +96,20 @@ struct PairJob {
   bool outer;  // left right^T of each set, else left right
 };
 
+// out[i] = x[i] * scale where the hash of i is at least `dropped`, else 0.
+struct DropoutJob {
+  const char* x;
+  char* out;
+  int64_t count;
+  uint64_t seed;
+  uint32_t dropped;
+  double scale;
+  int32_t dtype;
+};
+
+// The entries of a task; divides 2^32.
+constexpr int64_t kDropoutSpan = 1 << 13;
+
 // One SIMD level's code. A job falls into tasks that may run in any order, on any thread.
 struct Kernels {
   const char* name;
@@ -108,6 +122,7 @@ struct Kernels {
   int64_t (*exchange_tasks)(const ExchangeJob&);
   void (*exchange)(const ExchangeJob&, int64_t task);
   void (*pair_task)(const PairJob&, int64_t task, void* scratch);
+  void (*dropout_task)(const DropoutJob&, int64_t task);
 };
 
 }  // namespace slicegraph

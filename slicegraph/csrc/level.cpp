@@ -2,6 +2,7 @@
 // SLICEGRAPH_LEVEL (its name) and SLICEGRAPH_VECTOR_BYTES (the width of its registers).
 #include "column_permute.h"
 #include "column_sort.h"
+#include "dropout.h"
 #include "max_exchange.h"
 #include "pair_mix.h"
 
@@ -30,6 +31,7 @@ const Kernels kernels = {SLICEGRAPH_TEXT(SLICEGRAPH_LEVEL),
                          permute_task,
                          exchange_tasks,
                          exchange_task,
-                         pair_task};
+                         pair_task,
+                         dropout_task};
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

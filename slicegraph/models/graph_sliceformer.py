@@ -22,6 +22,7 @@ from slicegraph.nn.graph_readout import GraphReadout
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.structural_bias import StructuralBias
+from slicegraph.ops.dropout import dropout
 
 
 class GraphSliceformer(torch.nn.Module):
@@ -176,8 +177,8 @@ class GraphSliceformer(torch.nn.Module):
         x = self.embedding(graphs.features, graphs.in_degree, graphs.out_degree, graphs.ptr)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
-        if self.training and self.config.input_dropout:
-            x = functional.dropout(x, self.config.input_dropout)
+        if self.training:
+            x = dropout(x, self.config.input_dropout)
         ptr = graphs.ptr
         if self.config.token:
             ptr = ptr + torch.arange(ptr.numel(), device=ptr.device)

@@ -18,6 +18,7 @@ from slicegraph.nn.sequence_mixer import SequenceMixer
 from slicegraph.nn.sequence_readout import SequenceReadout
 from slicegraph.nn.set_attention import SetAttention
 from slicegraph.nn.slice_sort import check_mask
+from slicegraph.ops.dropout import dropout
 
 
 class SequenceSliceformer(torch.nn.Module):
@@ -103,8 +104,8 @@ class SequenceSliceformer(torch.nn.Module):
         rows = self.embedding(elements, ptr)
         if self.config.readout == "cls":
             ptr = ptr + torch.arange(ptr.numel(), device=ptr.device)
-        if self.training and self.config.input_dropout:
-            rows = functional.dropout(rows, self.config.input_dropout)
+        if self.training:
+            rows = dropout(rows, self.config.input_dropout)
         pairs = None
         if self.config.mixer == "qkv":
             pairs = SetAttention(PaddedSets(ptr), self.config.heads, rows)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from slicegraph.nn.lean_linear import gelu_linear, norm_linear
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.padded_sets import collect_rows
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.recomputed import recomputed
+from slicegraph.ops.dropout import dropout
 
 RECOMPUTE = ("none", "mix", "all")
 
@@ -111,7 +111,7 @@ class EncoderBlock(torch.nn.Module):
         return recomputed(run, x, self.mixer.is_random) if self.recompute == "all" else run(x)
 
     def _drop(self, x: Tensor) -> Tensor:
-        return functional.dropout(x, self.dropout) if self.training and self.dropout else x
+        return dropout(x, self.dropout) if self.training else x
 
 
 def encode(

@@ -1,5 +1,6 @@
 """A bias for every pair of rows of a set, and the products it takes part in."""
 
+import math
 from functools import cached_property
 
 import torch
@@ -7,7 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from slicegraph.nn.padded_sets import PaddedSets
-from slicegraph.ops.pair_mix import pair_mix_op
+from slicegraph.ops.dropout import dropout
+from slicegraph.ops.pair_mix import pair_mix_op, pair_outer_op
 
 
 class PairBias:
@@ -39,19 +41,29 @@ class PairBias:
         """``[B, H, N, N]``: the softmax of the bias, 0 in the columns that are padding."""
         return self.bias.softmax(-1)
 
-    def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
+    def mix(self, values: Tensor, dropped: float = 0.0) -> Tensor:
         """``[T, C]``: every row an average of its set's, by the weights."""
-        weights = self.weights.to(values.dtype)
-        if dropout:
-            weights = functional.dropout(weights, dropout)
+        weights = dropout(self.weights.to(values.dtype), dropped)
         # The sets are right by construction: no check, which would wait for a GPU.
         return pair_mix_op(weights, values, self.sets.ptr, False)
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, dropped: float = 0.0) -> Tensor:
         """``[T, C]``: scaled dot-product attention within each set, with the bias."""
-        q, k, v = map(self._split, (queries, keys, values))
         bias = self.bias.to(values.dtype)
-        return self._join(functional.scaled_dot_product_attention(q, k, v, bias, dropout))
+        if dropped and values.is_cpu:
+            return self._attend_step_by_step(queries, keys, values, bias, dropped)
+        q, k, v = map(self._split, (queries, keys, values))
+        return self._join(functional.scaled_dot_product_attention(q, k, v, bias, dropped))
+
+    def _attend_step_by_step(
+        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, dropped: float
+    ) -> Tensor:
+        """What torch does too when weights are dropped on a CPU, but without padding."""
+        heads, length = bias.shape[1:3]
+        scaled = queries * math.sqrt(heads / values.shape[1])
+        scores = pair_outer_op(scaled, keys, self.sets.ptr, heads, length).add_(bias)
+        weights = dropout(scores.softmax(-1), dropped)
+        return pair_mix_op(weights, values, self.sets.ptr, False)
 
     def _split(self, rows: Tensor) -> Tensor:
         return self.sets.pad(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -8,9 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch
 
-from slicegraph.models import GraphSliceformer
 from slicegraph.train.adversarial import adversarial_loss
 from slicegraph.train.bad_batch import BadLoss
 from slicegraph.train.config import TrainConfig
@@ -18,33 +16,35 @@ from slicegraph.train.data import MoleculeData
 from slicegraph.train.evaluation import Evaluation, evaluate
 from slicegraph.train.gather import Gathered, sum_over_ranks
 from slicegraph.train.initial_model import initial_model
+from slicegraph.train.label_mean import LabelMean
 from slicegraph.train.loss import Loss, LossSum, loss_of
 from slicegraph.train.schedule import warmup_and_decay
+from slicegraph.train.sequence_data import SequenceData
 from slicegraph.train.weight_decay import parameter_groups
 
 _WARMUP = 0.06
 
 
 class TrainingModule(pl.LightningModule):
-    """Trains a :class:`~slicegraph.models.GraphSliceformer`, which it makes for the data.
+    """Trains a model of :mod:`slicegraph.models`, which it makes for the data.
 
-    The loss of a batch is the mean over its known labels on *all* ranks: each rank divides its sum
-    by the mean count of the ranks, and DDP averages the gradients. So ranks with a molecule more or
-    less give what one process with all of them would.
+    The loss of an update is the mean over its known labels on *all* ranks and in all parts of the
+    batch, by :class:`~slicegraph.train.label_mean.LabelMean`. So ranks and parts with a molecule
+    more or less give what one process with all of them would.
     """
 
-    model: GraphSliceformer
+    model: Any
     loss: Loss
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__()
         self.config = config
-        self.batch: Batch | None = None
+        self.batch: Any = None
         self.evaluations: dict[str, Evaluation] = {}
         self._ready = False
 
     @property
-    def data(self) -> MoleculeData:
+    def data(self) -> MoleculeData | SequenceData:
         return self.trainer.datamodule  # type: ignore[attr-defined]
 
     def setup(self, stage: str) -> None:
@@ -54,7 +54,8 @@ class TrainingModule(pl.LightningModule):
         self.model = initial_model(self.config, self.data)
         task = self.data.dataset.task
         self.loss = loss_of(task.kind, task.metric)
-        score: Callable[[Batch], Tensor] = self.model.score
+        self._mean = LabelMean(self.trainer.world_size, self.config.accumulate)
+        score: Callable[[Any], Tensor] = self.model.score
         if self.config.compile:
             score = torch.compile(score, dynamic=True)
         self._score = score
@@ -67,7 +68,9 @@ class TrainingModule(pl.LightningModule):
         if warmup is None:
             warmup = math.ceil(_WARMUP * total)
         groups = parameter_groups(self.model, config.weight_decay or 0.0)
-        optimizer = torch.optim.AdamW(groups, lr=lr)
+        # Lightning clips no gradients of a fused optimizer in mixed precision.
+        fused = config.precision == "32-true"
+        optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
         factor = warmup_and_decay(lr, warmup, total, end_lr)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
@@ -75,7 +78,7 @@ class TrainingModule(pl.LightningModule):
             "lr_scheduler": {"scheduler": schedule, "interval": "step", "name": "lr"},
         }
 
-    def training_step(self, batch: Batch, batch_idx: int) -> dict[str, Tensor]:
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
         self.batch = batch
         found: LossSum
 
@@ -92,19 +95,20 @@ class TrainingModule(pl.LightningModule):
         sums = sum_over_ranks(torch.stack([total.detach().double(), found.count.double()]))
         if not bool(sums.isfinite().all()):
             raise BadLoss(float(total.detach()), batch.index.tolist(), self.trainer.global_step)
-        count = sums[1].clamp(min=1)
-        weight = self.trainer.world_size / count
         if self.trainer.loggers:
-            self.log("train_loss", (sums[0] / count).float())
-        return {"loss": total * weight.to(total.dtype), "sums": sums}
+            self.log("train_loss", (sums[0] / sums[1].clamp(min=1)).float())
+        return {"loss": total * self._mean.weight(sums[1]).to(total.dtype), "sums": sums}
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        self._mean.finish(self.model.parameters())
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
         self._evaluate(batch, 0)
 
-    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._evaluate(batch, dataloader_idx)
 
-    def _evaluate(self, batch: Batch, split: int) -> None:
+    def _evaluate(self, batch: Any, split: int) -> None:
         scores = self._score(batch).float()
         if not bool(scores.isfinite().all()):
             raise BadLoss(math.nan, batch.index.tolist(), self.trainer.global_step)

@@ -172,3 +172,20 @@ def test_the_block_is_pre_norm_with_an_exact_gelu():
     inner = inner * (1 + torch.erf(inner / 2**0.5)) / 2
     expected = middle + linear(inner, block.ffn_out)
     torch.testing.assert_close(block(rows(), PTR, pairs()), expected)
+
+
+def test_attention_with_almost_no_dropout_is_attention():
+    inputs = [rows(seed).requires_grad_() for seed in range(3)]
+    found, expected = pairs().attend(*inputs, dropped=1e-12), pairs().attend(*inputs)
+    torch.testing.assert_close(found, expected)
+    g = rows(3)
+    torch.testing.assert_close(
+        torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g)
+    )
+
+
+def test_attention_with_dropout_is_attention_on_average():
+    inputs, bias = [rows(seed) for seed in range(3)], pairs()
+    torch.manual_seed(0)
+    mean = torch.stack([bias.attend(*inputs, dropped=0.2) for _ in range(4000)]).mean(0)
+    torch.testing.assert_close(mean, bias.attend(*inputs), rtol=0, atol=0.05)

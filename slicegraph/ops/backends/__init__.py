@@ -14,9 +14,11 @@ from torch import Tensor
 
 from slicegraph.ops.backends import (
     cpu,
+    cpu_dropout,
     cpu_pairs,
     cpu_tables,
     reference,
+    reference_dropout,
     reference_pairs,
     reference_tables,
     triton,
@@ -24,7 +26,10 @@ from slicegraph.ops.backends import (
 
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
 # The files of a backend that has several, the first being the one that is chosen.
-_PARTS = ((cpu, cpu_pairs, cpu_tables), (reference, reference_pairs, reference_tables))
+_PARTS = (
+    (cpu, cpu_dropout, cpu_pairs, cpu_tables),
+    (reference, reference_dropout, reference_pairs, reference_tables),
+)
 
 _forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None
 _chosen: dict[str, ModuleType] = {}
