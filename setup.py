@@ -97,10 +97,9 @@ def compile_library(target: Path, folder: Path) -> None:
     shutil.move(linked, target)
 
 
-class build_kernels(Command):
-    """Builds the kernels: in place for an editable install, else into the build folder."""
+class BuildStep(Command):
+    """A step of the build that puts files into the build folder, or in place if editable."""
 
-    description = "build the C++ kernels"
     user_options: ClassVar[list] = []
     editable_mode = False
 
@@ -109,6 +108,12 @@ class build_kernels(Command):
 
     def finalize_options(self) -> None:
         self.set_undefined_options("build", ("build_lib", "build_lib"))
+
+
+class build_kernels(BuildStep):
+    """Builds the kernels: in place for an editable install, else into the build folder."""
+
+    description = "build the C++ kernels"
 
     def run(self) -> None:
         target = LIBRARY if self.editable_mode else Path(self.build_lib, LIBRARY)
@@ -133,18 +138,10 @@ class build_kernels(Command):
         return {self.get_outputs()[0]: str(LIBRARY)} if self.editable_mode else {}
 
 
-class build_datasets(Command):
+class build_datasets(BuildStep):
     """Copies each shipped data set and its card into the package; not the script that made it."""
 
     description = "copy the shipped data sets"
-    user_options: ClassVar[list] = []
-    editable_mode = False
-
-    def initialize_options(self) -> None:
-        self.build_lib = None
-
-    def finalize_options(self) -> None:
-        self.set_undefined_options("build", ("build_lib", "build_lib"))
 
     def run(self) -> None:
         for source, target in self._files().items():

@@ -24,7 +24,6 @@ import multiprocessing
 import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, GPSConv, global_mean_pool
 
-from benchmarks.layer import memory
+from benchmarks.peak import peak_bytes_of
 from benchmarks.structure import FIFTEEN_ATOMS, INSTALL, molecules
 from benchmarks.timing import median_ms
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig, preset
@@ -189,11 +188,7 @@ def peak_bytes(name: str, size: str, vocabulary: str, threads: int) -> int:
     torch.set_num_threads(threads)
     items = molecules(SMILES)
     training_step(build(name, "slim", vocabulary, items[:4]))()
-    step = training_step(build(name, size, vocabulary, items))
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory("VmRSS")
-    step()
-    return memory("VmHWM") - before
+    return peak_bytes_of(training_step(build(name, size, vocabulary, items)))
 
 
 def peak_in_new_process(*arguments: Any) -> int:

@@ -21,11 +21,11 @@ import math
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from benchmarks.peak import peak_bytes_of
 from benchmarks.timing import median_ms
 from slicegraph.nn import SliceSort
 from slicegraph.ops.backends import choose
@@ -59,17 +59,7 @@ def peak_bytes(layer: str, n: int, threads: int) -> int:
     """What a training step adds to the memory of this process."""
     torch.set_num_threads(threads)
     training_step(layer, n=4, rows=16)()
-    step = training_step(layer, n)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = memory("VmRSS")
-    step()
-    return memory("VmHWM") - before
-
-
-def memory(field: str) -> int:
-    """A field of /proc/self/status, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+    return peak_bytes_of(training_step(layer, n))
 
 
 def peak_in_new_process(layer: str, n: int, threads: int) -> int:

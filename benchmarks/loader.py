@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from benchmarks.structure import FIFTEEN_ATOMS, FIVE_TO_FIFTY_ATOMS, INSTALL
-from benchmarks.timing import median_ms
+from benchmarks.timing import median_ms, print_rates
 from slicegraph.data.batch.collate import collate
 from slicegraph.data.batch.loader import molecule_loader
 from slicegraph.data.preparation.prepare import prepare
@@ -101,10 +101,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             store = make_store(Path(folder), smiles, arguments.molecules)
             rates = measure(store, arguments.repeats, collator)
-        print(f"{name} (mean {store.num_atoms.mean():.0f}), molecules a second")
-        for run, rate in rates.items():
-            ratio = f"{rate / rates['transformers']:9.1f}x" if collator is not None else ""
-            print(f"  {run:12} {rate:10,.0f} {ratio}", flush=True)
+        print_rates(f"{name} (mean {store.num_atoms.mean():.0f})", rates)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import torch
 from ogb.utils import smiles2graph
 from torch_geometric.data import Batch, Data
 
-from benchmarks.timing import median_ms
+from benchmarks.timing import median_ms, print_rates
 from slicegraph.ops import use_backend
 from slicegraph.ops.shortest_paths import shortest_paths
 from slicegraph.transforms import StructuralEncoding
@@ -100,10 +100,8 @@ def main() -> None:
             runs["transformers"] = lambda items=items: [preprocess_item(dict(i)) for i in items]
         ms = median_ms(runs, arguments.repeats)
         mean = sum(item["num_nodes"] for item in items) / COUNT
-        print(f"{name} (mean {mean:.0f}), molecules a second")
-        for run, taken in ms.items():
-            ratio = f"{ms['transformers'] / taken:9.1f}x" if preprocess_item is not None else ""
-            print(f"  {run:12} {1e3 * COUNT / taken:10,.0f} {ratio}", flush=True)
+        rates = {run: 1e3 * COUNT / taken for run, taken in ms.items()}
+        print_rates(f"{name} (mean {mean:.0f})", rates)
 
 
 if __name__ == "__main__":

@@ -22,3 +22,12 @@ def median_ms(
             if repeat >= 0:
                 times[name].append(time.perf_counter() - start)
     return {name: 1e3 * median(taken) for name, taken in times.items()}
+
+
+def print_rates(title: str, rates: dict[str, float]) -> None:
+    """Molecules a second of each run, and how many times that is what transformers does."""
+    print(f"{title}, molecules a second")
+    peer = rates.get("transformers")
+    for run, rate in rates.items():
+        ratio = f"{rate / peer:9.1f}x" if peer else ""
+        print(f"  {run:12} {rate:10,.0f} {ratio}", flush=True)

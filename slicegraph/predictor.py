@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from slicegraph.class_predictor import SequencePredictor, VisionPredictor
 from slicegraph.data.batch.collate import collate
 from slicegraph.data.batch.collate_graphs import collate_graphs
 from slicegraph.data.molecule.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
@@ -136,8 +137,10 @@ class MoleculePredictor(GraphSliceformer):
         return _as_probabilities(values, config.task).numpy()
 
 
-def load(model: str | Path, device: str | torch.device = "cpu") -> MoleculePredictor:
-    """A trained model, ready to predict.
+def load(model: str | Path, device: str | torch.device = "cpu") -> Any:
+    """A trained model, ready to predict: for molecules a :class:`MoleculePredictor`, for sequences
+    a :class:`~slicegraph.class_predictor.SequencePredictor`, for images a
+    :class:`~slicegraph.class_predictor.VisionPredictor`.
 
     Args:
         model: the folder of a run, a folder that ``model.save(folder)`` wrote, or a checkpoint of
@@ -150,16 +153,32 @@ def load(model: str | Path, device: str | torch.device = "cpu") -> MoleculePredi
     """
     path = Path(model)
     if path.is_file():
-        return load_checkpoint(path, device, MoleculePredictor)
+        return load_checkpoint(path, device, _predictor)
     for folder in (path, path / "model"):
         if (folder / checkpoint.CONFIG_FILE).is_file():
-            return checkpoint.load(folder, device, MoleculePredictor)
+            return checkpoint.load(folder, device, _predictor)
     if (best := path / "checkpoints" / "best.ckpt").is_file():
-        return load_checkpoint(best, device, MoleculePredictor)
+        return load_checkpoint(best, device, _predictor)
+    if (path / "config.yaml").is_file():
+        raise FileNotFoundError(
+            f"load: the run {path} has no model yet; go on with it by slicegraph train --resume "
+            f"{path}"
+        )
     raise FileNotFoundError(
         f"load: there is no model in {path}, expected the folder of a run (with model/), of a "
         f"saved model (with {checkpoint.CONFIG_FILE}), or a checkpoint file"
     )
+
+
+def _predictor(saved: type[torch.nn.Module]) -> type[torch.nn.Module]:
+    kinds = (MoleculePredictor, SequencePredictor, VisionPredictor)
+    found = next((kind for kind in kinds if issubclass(kind, saved)), None)
+    if found is None:
+        raise ValueError(
+            f"load: it is of model {saved.__name__!r}, which is no {MoleculePredictor.__name__} or "
+            "the like; slicegraph.models.load(folder) loads it"
+        )
+    return found
 
 
 def read_graph(smiles: object) -> MoleculeGraph | str:

@@ -11,23 +11,26 @@ import slicegraph
 
 # A layer may import itself, the version and these. Whoever adds a layer adds a line.
 _FEEDS = {"ops", "transforms", "data", "metrics"}
-_PREDICTION = {"predictor", "prediction_table", "ranks"}
+_PREDICTION = {"predictor", "class_predictor", "prediction_table", "ranks"}
 MAY_IMPORT = {
     "__init__": {"predictor", "train"},  # slicegraph.load and train, imported when asked for
     "__main__": {"cli"},
+    "torch_damage": set(),
     "ops": set(),
     "nn": {"ops"},
-    "models": {"ops", "nn"},
+    "models": {"ops", "nn", "torch_damage"},
     "testing": {"ops", "nn"},
     "transforms": {"ops"},
     "metrics": set(),
-    "data": {"ops", "transforms", "metrics"},
-    "train": {"nn", "models", *_FEEDS},
+    "data": {"ops", "transforms", "metrics", "torch_damage"},
+    "train": {"nn", "models", "torch_damage", *_FEEDS},
     "report": {"metrics"},
-    "predictor": {"models", *_FEEDS},
+    "analysis": {"ops", "nn", "report"},
+    "class_predictor": {"models", *_FEEDS},
+    "predictor": {"models", "class_predictor", *_FEEDS},
     "ranks": set(),
     "prediction_table": {"models", "predictor", "ranks", *_FEEDS},
-    "cli": {"nn", "models", "train", "report", *_PREDICTION, *_FEEDS},
+    "cli": {"nn", "models", "train", "report", "analysis", *_PREDICTION, *_FEEDS},
 }
 
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "predict": "predict for SMILES, or for the molecules in a file",
     "submit": "write the file for OGB's leaderboard",
     "report": "make the page of a run again",
+    "analyze": "look into the mixing layers of a model",
 }
 
 _EXAMPLES = """\
@@ -43,9 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
     except (ValueError, OSError) as error:
-        print(f"slicegraph: error: {error}", file=sys.stderr)
+        print(f"slicegraph: error: {_told(error)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _told(error: ValueError | OSError) -> str:
+    """The message; that of the system in words, without its number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        place = str(error.filename)
+        return f"cannot use {place!r}: {error.strerror}; choose another file or folder"
+    return str(error)
 
 
 def _parser(asked: str | None) -> argparse.ArgumentParser:

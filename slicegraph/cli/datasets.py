@@ -1,6 +1,7 @@
 """Lists the data sets that `slicegraph.data.load` knows by name, and which of them are here."""
 
 import argparse
+from pathlib import Path
 
 from slicegraph.data.sets.datasets import table
 
@@ -24,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the table; nothing is downloaded."""
+    if Path(args.root).is_file():
+        raise ValueError(f"--root {args.root} is a file, expected a folder")
     rows = [
         (name, "" if size is None else f"{size:,}", task, metric, here, how)
         for name, size, task, metric, here, how in table(args.root)

@@ -1,5 +1,7 @@
 """Scores a model on a split of a data set, with OGB's evaluator.
 
+A model of sequences or images is scored on the task that it was trained for, without --data.
+
 --out writes a table with the label and the prediction of each molecule. Of a file of your own
 (csv:PATH) the columns of the labels are those that the model was trained for; if it is the file of
 the run that made the model, it is split as it was there.
@@ -27,6 +29,7 @@ examples:
   slicegraph evaluate runs/mini --data mini --split valid
   slicegraph evaluate runs/mini --data mini --split test --out errors.csv
   slicegraph evaluate runs/mine --data csv:new.csv --split all
+  slicegraph evaluate runs/digits --split test
 """
 ALL = "all"
 
@@ -35,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the molecules, and how a file of one's own is split."""
     add_model(parser)
     add = parser.add_argument
-    add("--data", required=True, metavar="NAME", help="a data set by name, or csv:PATH")
+    add("--data", metavar="NAME", help="a data set by name, or csv:PATH; of a task, its files")
     add("--split", default="valid", help="a split of it, or all for all of it (%(default)s)")
     add("--root", default="dataset", help="the folder of the data sets (%(default)s)")
     add("--out", metavar="FILE", help="a .csv to write, a row for each molecule")
@@ -51,9 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints the score."""
+    from slicegraph.cli.evaluate_task import evaluate_task
+    from slicegraph.predictor import MoleculePredictor
+
     if args.out:
         check_new_file(Path(args.out), args.force)
     model = load_model(args)
+    if not isinstance(model, MoleculePredictor):
+        evaluate_task(model, args)
+        return
+    if args.data is None:
+        raise ValueError("--data is missing: a data set by name, or csv:PATH")
     data = _data(args, model.config)
     check_fit(model.config, data)
     store = _split(args.split, data)

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from slicegraph.cli.model_arguments import add_model, load_model
+from slicegraph.cli.model_arguments import add_model, load_molecule_model
 from slicegraph.cli.predicted_file import predict_file
 
 EPILOG = """\
@@ -69,6 +69,10 @@ def _file(args: argparse.Namespace) -> Path | None:
     endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
     files = [text for text in args.inputs if text.lower().endswith(endings)]
     if not files:
+        for text in args.inputs:
+            if os.path.exists(text):
+                kind = "a folder" if os.path.isdir(text) else "a file of an unknown kind"
+                raise ValueError(f"{text!r} is {kind}, expected SMILES or {', '.join(SUFFIXES)}")
         for option in ("out", "smiles", "force"):
             if getattr(args, option):
                 raise ValueError(f"--{option} is for a file of molecules, not for SMILES")
@@ -76,6 +80,8 @@ def _file(args: argparse.Namespace) -> Path | None:
     if len(args.inputs) > 1:
         raise ValueError(f"{files[0]!r} is a file, expected nothing else beside it")
     if not Path(files[0]).is_file():
+        if Path(files[0]).is_dir():
+            raise ValueError(f"{files[0]!r} is a folder, expected a file")
         raise FileNotFoundError(f"there is no file {files[0]!r}")
     if args.out is None:
         raise ValueError("--out is missing: a .csv or .tsv to write, or - for standard output")
@@ -86,7 +92,7 @@ def _predict_texts(args: argparse.Namespace) -> int:
     """Prints a table, and returns how many texts are no molecules."""
     from slicegraph.prediction_table import result_cells, value_columns
 
-    model = load_model(args)
+    model = load_molecule_model(args)
     values, errors = model.predict_rows(args.inputs, args.batch_size)
     unit = f" ({model.config.unit})" if model.config.unit else ""
     columns = [name.removesuffix("_pred") + unit for name in value_columns(model.config)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicegraph.cli.model_arguments import check_new_file, load_model
+from slicegraph.cli.model_arguments import check_new_file, load_molecule_model
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -20,7 +20,7 @@ def predict_file(file: Path, args: argparse.Namespace) -> int:
     with ranks.process_group() as rank:
         if rank.first and args.out != "-":
             check_new_file(Path(args.out), args.force)
-        model = load_model(args)
+        model = load_molecule_model(args)
         table = prediction_table.open_whole(file, args.smiles)
         chunk_rows = args.chunk_rows or prediction_table.CHUNK_ROWS
         workers = _workers(args, rank.world)

@@ -5,10 +5,11 @@ text and the reason. Interrupted, the same command goes on where it was.
 """
 
 import argparse
-import csv
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from slicegraph.cli.run_data import columns
 
 if TYPE_CHECKING:
     from slicegraph.data.preparation.prepare import PrepareResult
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--labels",
         metavar="COLUMN,COLUMN",
-        type=_columns,
+        type=columns,
         help="the columns of the labels, '' for none; all columns of numbers by default",
     )
     add(
@@ -81,11 +82,6 @@ def run(args: argparse.Namespace) -> None:
         )
         raise SystemExit(130) from None
     _show(result)
-
-
-def _columns(text: str) -> list[str]:
-    """The names as in a CSV: a name with a comma is quoted."""
-    return next(csv.reader([text]), [])
 
 
 def _show(result: "PrepareResult") -> None:

@@ -10,7 +10,7 @@ PREFIX = "csv:"
 
 def data_of_run(model: str, data: str) -> dict[str, Any]:
     """How the run that made a model has read and split this file; nothing if it was another."""
-    settings = _settings(Path(model))
+    settings = settings_of_run(Path(model))
     if settings is None or not settings.data.startswith(PREFIX):
         return {}
     if not _same_file(settings.data.removeprefix(PREFIX), data.removeprefix(PREFIX)):
@@ -24,7 +24,7 @@ def data_of_run(model: str, data: str) -> dict[str, Any]:
     }
 
 
-def _settings(model: Path) -> Any:
+def settings_of_run(model: Path) -> Any:
     """The settings of the run, if the model is in the folder of one."""
     from slicegraph.train.config import TrainConfig
 

@@ -6,10 +6,11 @@ same name is replaced.
 
 import argparse
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slicegraph.cli.evaluate import check_fit
-from slicegraph.cli.model_arguments import add_model, load_model
+from slicegraph.cli.model_arguments import add_model, load_molecule_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +41,9 @@ def run(args: argparse.Namespace) -> None:
 
     from slicegraph.data.sets.datasets import load
 
-    model = load_model(args)
+    if Path(args.out).exists() and not Path(args.out).is_dir():
+        raise ValueError(f"--out {args.out} is a file, expected a folder")
+    model = load_molecule_model(args)
     data = load(args.data, args.root)
     check_fit(model.config, data)
     split = _split(args.split, data)

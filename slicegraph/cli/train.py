@@ -7,7 +7,7 @@ import argparse
 import shlex
 import sys
 from dataclasses import MISSING, Field, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from slicegraph.train.config import TrainConfig, read_yaml
 
@@ -15,6 +15,8 @@ _EXAMPLES = """\
 examples:
   slicegraph train
   slicegraph train --data csv:my.csv --target solubility --split scaffold
+  slicegraph train --task digits --model.mixer qkv
+  slicegraph train --task listops --data lra_release --preset lra-listops
   slicegraph train --data pcqm4m-v2 --preset sliceformer-base --devices 4
   slicegraph train --init runs/one --data csv:my.csv --lr 1e-4 --epochs 30
   slicegraph train --config runs/one/config.yaml --out runs/two --model.mixer qkv
@@ -60,13 +62,30 @@ def _add_flag(group: Any, field: Field) -> None:
         text += f" ({field.default})"
     options: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS}
     if isinstance(field.default, bool):
-        kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        kind: dict[str, Any] = {"action": _Switch}
     else:
         kind = {"metavar": _metavar(field)}
     group.add_argument(flag, help=text, **options, **kind)
     aliases = {f"--{field.name}"} - {flag} | ({"--target"} if field.name == "targets" else set())
     for alias in sorted(aliases):
         group.add_argument(alias, help=argparse.SUPPRESS, **options, **kind)
+
+
+class _Switch(argparse.BooleanOptionalAction):
+    """--flag and --no-flag; and, as in YAML, --flag true and --flag false."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.nargs = "?"
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        said = {None: True, "true": True, "false": False}.get(values)
+        negated = (option_string or "").startswith("--no-")
+        if said is None or (negated and values is not None):
+            parser.error(f"{option_string} {values}: expected true or false, or nothing")
+        setattr(namespace, self.dest, said != negated)
 
 
 def _metavar(field: Field) -> str:
@@ -77,12 +96,13 @@ def _metavar(field: Field) -> str:
 
 
 def _add_model_flags(group: Any) -> None:
-    from slicegraph.models.config import GraphSliceformerConfig
+    from slicegraph.models import MODELS
 
-    for field in fields(GraphSliceformerConfig):
+    names = {field.name for _, config in MODELS.values() for field in fields(config)}
+    for name in sorted(names):
         group.add_argument(
-            f"--model.{field.name}",
-            dest=f"{_SETTING}model.{field.name}",
+            f"--model.{name}",
+            dest=f"{_SETTING}model.{name}",
             default=argparse.SUPPRESS,
             help=argparse.SUPPRESS,
         )
@@ -98,6 +118,11 @@ def _add_model_flags(group: Any) -> None:
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=28, width=100, **options)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if isinstance(action, _Switch):
+            return ", ".join(action.option_strings)
+        return super()._format_action_invocation(action)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -115,8 +140,6 @@ def run(args: argparse.Namespace) -> None:
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What was given on the command line, the model's settings in a dict of their own."""
-    import yaml
-
     if hasattr(args, "model_field"):
         raise ValueError("train: --model.FIELD stands for the fields of a model, as --model.mixer")
     given: dict[str, Any] = {}
@@ -125,10 +148,19 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
         if name == dest:
             continue
         if name.startswith("model."):
-            given.setdefault("model", {})[name.removeprefix("model.")] = yaml.safe_load(value)
+            given.setdefault("model", {})[name.removeprefix("model.")] = _value(name, value)
         else:
             given[name] = value
     return given
+
+
+def _value(name: str, text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ValueError(f"train: {name} = {text!r}, expected a number, a word or a list") from None
 
 
 def _merged(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -162,14 +194,26 @@ def _train(config: TrainConfig | None, resume: Any) -> None:
     try:
         result = train(config, resume=resume, command=command)
     except Stopped as stopped:
-        print(f"slicegraph: {stopped}; go on with --resume", file=sys.stderr)
-        raise SystemExit(128 + stopped.signum) from None
+        _end_after(stopped)
     except TrainingError as error:
         print(f"slicegraph: error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
     say(str(result))
     say(f"model   {result.model}")
     _report(result.folder)
+
+
+def _end_after(stopped: Any) -> NoReturn:
+    """Ends with the status of the signal on the first rank, and with 0 on the others.
+
+    A rank that ends with another status is taken for a failure, for which the first rank is killed.
+    """
+    from lightning.pytorch.utilities import rank_zero_only
+
+    if getattr(rank_zero_only, "rank", 0):
+        raise SystemExit(0) from None
+    print(f"slicegraph: {stopped}; go on with --resume", file=sys.stderr)
+    raise SystemExit(128 + stopped.signum) from None
 
 
 def _report(folder: Any) -> None:

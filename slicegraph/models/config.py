@@ -102,7 +102,7 @@ class GraphSliceformerConfig:
 
     def _check_numbers(self) -> None:
         for field in fields(self):
-            kinds = {"int": int, "float": (int, float)}
+            kinds: dict[str, Any] = {"int": int, "float": (int, float)}
             name, value = getattr(field.type, "__name__", ""), getattr(self, field.name)
             if name in kinds and (isinstance(value, bool) or not isinstance(value, kinds[name])):
                 expected = "a whole number" if name == "int" else "a number"

@@ -51,7 +51,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             for name, value in tensors.items()
             if name.startswith(PREFIX)
         }
-        return dict(config), weights
+        return {"model": "GraphSliceformer", **config}, weights
     except (KeyError, TypeError, AttributeError):
         raise ValueError(
             f"load: {path} is a checkpoint of something else: it has no hyper_parameters of a "

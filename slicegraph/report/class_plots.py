@@ -27,9 +27,9 @@ def binary_plots(table: Predictions, prefix: str = "") -> Iterator[Plot]:
 
 def class_plots(table: Predictions, prefix: str = "") -> Iterator[Plot]:
     """The figures of one target with several classes."""
-    counts = confusion_matrix(table.true, table.predicted)
+    counts = confusion_matrix(table.true, table.predicted, len(table.class_names))
     yield _confusion(table, counts, f"{prefix}confusion")
-    yield _recall(counts, f"{prefix}recall")
+    yield _recall(table, counts, f"{prefix}recall")
     yield from _sizes(table, table.true != table.predicted, f"{prefix}sizes")
 
 
@@ -57,7 +57,8 @@ def _scores(table: Predictions, name: str) -> Plot:
                 share, edges = np.histogram(found, 30, (0, 1))
                 share = share / len(found)
                 axes.stairs(share, edges, fill=True, color=colour, alpha=0.22)
-                axes.stairs(share, edges, color=colour, linewidth=1.4, label=f"class {value}")
+                name = f"class {table.class_name(value)}"
+                axes.stairs(share, edges, color=colour, linewidth=1.4, label=name)
         axes.grid(visible=False, axis="x")
         label(axes, theme, f"predicted probability of {table.target}", "share of the class")
         legend(axes, theme)
@@ -75,8 +76,9 @@ def _confusion(table: Predictions, counts: np.ndarray, name: str) -> Plot:
         axes.grid(visible=False)
         axes.imshow(share, cmap=theme.ramp, vmin=0, vmax=1, aspect="auto")
         if len(counts) <= MOST_COUNTS:
-            axes.set_xticks(range(len(counts)))
-            axes.set_yticks(range(len(counts)))
+            names = [table.class_name(number) for number in range(len(counts))]
+            axes.set_xticks(range(len(counts)), names, rotation=_slant(names), parse_math=False)
+            axes.set_yticks(range(len(counts)), names, parse_math=False)
             for row, column in np.ndindex(counts.shape):
                 colour = theme.background if share[row, column] > 0.55 else theme.text
                 text = f"{counts[row, column]:,}"
@@ -87,7 +89,7 @@ def _confusion(table: Predictions, counts: np.ndarray, name: str) -> Plot:
     return Plot(name, "Confusion matrix", words, draw)
 
 
-def _recall(counts: np.ndarray, name: str) -> Plot:
+def _recall(table: Predictions, counts: np.ndarray, name: str) -> Plot:
     classes = np.flatnonzero(counts.sum(1))
     share = counts[classes, classes] / counts.sum(1)[classes]
 
@@ -96,12 +98,19 @@ def _recall(counts: np.ndarray, name: str) -> Plot:
         axes.bar(classes, share, width=0.6, color=theme.first)
         axes.set_ylim(0, 1)
         if len(counts) <= MOST_COUNTS:
-            axes.set_xticks(classes)
+            names = [table.class_name(int(number)) for number in classes]
+            axes.set_xticks(classes, names, rotation=_slant(names), parse_math=False)
         label(axes, theme, "true class", "share that is right")
 
     worst = int(np.argmin(share))
-    words = f"Class {classes[worst]} is the hardest: {share[worst]:.1%} are right."
+    hardest = table.class_name(int(classes[worst]))
+    words = f"Class {hardest} is the hardest: {share[worst]:.1%} are right."
     return Plot(name, "Right by class", words, draw)
+
+
+def _slant(names: list[str]) -> int:
+    """The angle at which names have room beside each other."""
+    return 40 if sum(map(len, names)) > 50 else 0
 
 
 def _sizes(table: Predictions, wrong: np.ndarray, name: str) -> Iterator[Plot]:

@@ -72,6 +72,7 @@ def _banners(run: RunFolder, summary: Summary) -> list[str]:
 
 def _facts(run: RunFolder, summary: Summary) -> dict[str, str]:
     epochs = as_number(run.metrics.get("epochs"))
+    noun = str(run.data.get("noun") or "molecules")
     facts = {
         "data": str(run.data.get("name") or run.settings.get("data") or ""),
         "model": str(run.settings.get("preset") or ""),
@@ -79,7 +80,7 @@ def _facts(run: RunFolder, summary: Summary) -> dict[str, str]:
         "device": str(run.metrics.get("device") or ""),
         "epochs": "" if epochs is None else f"{epochs:g}",
         "training": _spelled(run, "train_seconds", duration),
-        "throughput": _spelled(run, "molecules_per_second", lambda v: f"{v:,.0f} molecules/s"),
+        "throughput": _spelled(run, f"{noun}_per_second", lambda v: f"{v:,.0f} {noun}/s"),
         f"valid {summary.metric}": _spelled(
             run, "valid", lambda value: with_unit(value, summary.unit)
         ),

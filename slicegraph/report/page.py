@@ -1,8 +1,8 @@
 """The page of a run: the order of its parts."""
 
 import re
-from html import escape
 
+from slicegraph.report.document import document
 from slicegraph.report.header import header, title
 from slicegraph.report.learning_plots import learning_plots
 from slicegraph.report.markup import gallery, paragraph, section
@@ -10,12 +10,8 @@ from slicegraph.report.plot import Picture, Plot
 from slicegraph.report.predictions import Predictions
 from slicegraph.report.record import record
 from slicegraph.report.run_folder import RunFolder
-from slicegraph.report.stylesheet import stylesheet
 from slicegraph.report.summary import Summary
 from slicegraph.report.target_section import MOST_TARGETS, plots_of, scores_table, target_section
-
-# Nothing is fetched and no script runs, whatever the names and SMILES of a run contain.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def plots(run: RunFolder, summary: Summary) -> list[list[Plot]]:
@@ -46,15 +42,7 @@ def page(run: RunFolder, summary: Summary, figures: list[list[Picture]]) -> str:
         *_targets(summary, figures[1:]),
         *record(run),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title(run, summary))}</title>\n"
-        f"<style>\n{stylesheet()}</style>\n</head>\n<body>\n"
-        + "\n".join(part for part in body if part)
-        + "\n</body>\n</html>\n"
-    )
+    return document(title(run, summary), body)
 
 
 def _learning(figures: list[Picture]) -> str:

@@ -23,6 +23,8 @@ class Predictions:
         rows: ``n`` row numbers of the source, as the table spells them, or empty.
         unlabelled: how many rows of the table have no label.
         unusable: how many have a label and no finite prediction.
+        noun: what the rows are, in the plural.
+        class_names: what the classes are called; empty if they are numbers.
     """
 
     target: str
@@ -33,9 +35,15 @@ class Predictions:
     rows: list[str]
     unlabelled: int = 0
     unusable: int = 0
+    noun: str = "molecules"
+    class_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.true)
+
+    def class_name(self, number: int) -> str:
+        """What a class is called."""
+        return self.class_names[number] if number < len(self.class_names) else str(number)
 
     @property
     def error(self) -> np.ndarray:

@@ -15,7 +15,7 @@ from slicegraph.report.markup import (
 )
 from slicegraph.report.run_folder import RunFolder
 
-_SHOWN_APART = ("card", "splits")
+_SHOWN_APART = ("card", "splits", "noun")
 _MOST_MOLECULES = 20
 
 
@@ -25,18 +25,21 @@ def record(run: RunFolder) -> list[str]:
 
 
 def _bad_batch(run: RunFolder) -> str:
-    """The molecules of the batch whose loss was not finite."""
-    listed = run.bad_batch.get("molecules")
+    """What was in the batch whose loss was not finite."""
+    noun = str(run.data.get("noun") or "molecules")
+    listed = run.bad_batch.get(noun)
     entries = listed if isinstance(listed, list) else []
     molecules = [entry for entry in entries if isinstance(entry, dict)]
     if not molecules:
         return ""
-    names = ("row", "smiles", "labels")
+    names = [*(("row", "smiles") if noun == "molecules" else ("index", "length")), "labels"]
     rows = [[spelled(entry.get(name)) for name in names] for entry in molecules[:_MOST_MOLECULES]]
-    told = f"The loss of these {len(molecules):,} molecules was not a finite number."
+    told = f"The loss of these {len(molecules):,} {noun} was not a finite number."
     if len(molecules) > len(rows):
         told += f" The first {len(rows)} of them; all are in bad_batch.json."
-    return section("The batch that ended the run", paragraph(told), table(names, rows, names=3))
+    return section(
+        "The batch that ended the run", paragraph(told), table(names, rows, names=len(names))
+    )
 
 
 def _repeat(run: RunFolder) -> str:
@@ -56,7 +59,8 @@ def _data(run: RunFolder) -> str:
     splits: Any = run.data.get("splits")
     facts = {name: value for name, value in run.data.items() if name not in _SHOWN_APART}
     sizes = splits if isinstance(splits, dict) else {}
-    counts = {f"{split} molecules": cell(size) for split, size in sizes.items()}
+    noun = str(run.data.get("noun") or "molecules")
+    counts = {f"{split} {noun}": cell(size) for split, size in sizes.items()}
     card = str(run.data.get("card") or "")
     return section(
         "Data",

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,7 +65,12 @@ def read_run(folder: str | Path) -> RunFolder:
         run.bad_batch = read("bad_batch.json", _json) or {}
     tables = sorted((folder / "predictions").glob("*.csv"))
     found = {path.stem: read(f"predictions/{path.name}", read_predictions) for path in tables}
-    run.predictions = {split: targets for split, targets in found.items() if targets}
+    noun, names = str(run.data.get("noun") or "molecules"), _names(run.data.get("class_names"))
+    run.predictions = {
+        split: [replace(target, noun=noun, class_names=names) for target in targets]
+        for split, targets in found.items()
+        if targets
+    }
     if not tables:
         run.problems.append("There are no prediction tables (predictions/*.csv).")
     return run
@@ -98,6 +103,10 @@ def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{type(value).__name__}, expected names and values")
     return {str(name): entry for name, entry in value.items()}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _flat(settings: dict[str, Any], prefix: str = "", kept: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -56,9 +56,12 @@ def roc_curve(true: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.append(0, alarms / alarms[-1]), np.append(0, hits / hits[-1])
 
 
-def confusion_matrix(true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """``[classes, classes]``, how many molecules of class i (row) were predicted as class j."""
-    classes = int(max(true.max(), predicted.max())) + 1
+def confusion_matrix(true: np.ndarray, predicted: np.ndarray, least: int = 0) -> np.ndarray:
+    """``[classes, classes]``, how many samples of class i (row) were predicted as class j.
+
+    There are as many classes as occur, and at least ``least``.
+    """
+    classes = max(least, int(max(true.max(), predicted.max())) + 1)
     counts = np.zeros((classes, classes), dtype=np.int64)
     np.add.at(counts, (true.astype(np.int64), predicted.astype(np.int64)), 1)
     return counts

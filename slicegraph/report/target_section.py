@@ -29,7 +29,10 @@ def scores_of(predictions: Predictions, kind: str) -> dict[str, float]:
 def problem(predictions: Predictions, kind: str) -> str | None:
     """Why a table has no figures, or None if it has."""
     if not len(predictions):
-        return "No molecule has both a label and a prediction: there is nothing to compare."
+        return (
+            f"None of the {predictions.noun} has both a label and a prediction: there is nothing "
+            "to compare."
+        )
     if kind == "binary" and not np.isin(predictions.true, (0, 1)).all():
         return "The task is binary, but there are labels other than 0 and 1: no figures."
     classes = np.concatenate([predictions.true, predictions.predicted])
@@ -48,7 +51,8 @@ def scores_table(splits: dict[str, list[Predictions]], kind: str) -> str:
         [split, *([target.target] if several else []), len(target), *map(entry.get, names)]
         for (split, target), entry in zip(found, scores, strict=True)
     ]
-    head = ["split", *(["target"] if several else []), "molecules", *names]
+    noun = found[0][1].noun if found else "molecules"
+    head = ["split", *(["target"] if several else []), noun, *names]
     scores_of_all = table(head, rows, names=1 + several)
     return scores_of_all if len(rows) <= MOST_ROWS else folded(f"{len(rows)} scores", scores_of_all)
 
@@ -70,7 +74,9 @@ def target_section(
     """The section of one target: what is left out, the figures, the worst molecules."""
     notes = [problem(predictions, kind) or ""]
     if predictions.unlabelled:
-        notes.append(f"{predictions.unlabelled:,} molecules have no label and do not count.")
+        notes.append(
+            f"{predictions.unlabelled:,} {predictions.noun} have no label and do not count."
+        )
     if predictions.unusable:
         notes.append(f"{predictions.unusable:,} predictions are not finite and are left out.")
     molecules = "" if notes[0] else worst_molecules(predictions, kind, unit)

@@ -33,6 +33,12 @@ class Theme:
         return LinearSegmentedColormap.from_list("ramp", [self.background, self.first])
 
     @property
+    def contrast(self) -> LinearSegmentedColormap:
+        """From the other colour to the main one, through the background."""
+        colours = [self.second, self.background, self.first]
+        return LinearSegmentedColormap.from_list("contrast", colours)
+
+    @property
     def density(self) -> LinearSegmentedColormap:
         """From a tint that is seen on the background to the text colour, through the main one."""
         tint = to_hex(self.ramp(0.2))

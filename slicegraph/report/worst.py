@@ -34,7 +34,7 @@ def worst_molecules(table: Predictions, kind: str, unit: str = "") -> str:
 def _card(table: Predictions, place: int, kind: str) -> str:
     smiles = table.smiles[place]
     drawing = draw_molecule(smiles) or '<p class="undrawn">RDKit cannot draw it</p>'
-    values = _values(float(table.true[place]), float(table.predicted[place]), kind)
+    values = _values(table, place, kind)
     rows = "".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in values.items())
     title = f"row {table.rows[place]} of the data" if table.rows else ""
     return (
@@ -43,11 +43,13 @@ def _card(table: Predictions, place: int, kind: str) -> str:
     )
 
 
-def _values(true: float, predicted: float, kind: str) -> dict[str, str]:
+def _values(table: Predictions, place: int, kind: str) -> dict[str, str]:
+    true, predicted = float(table.true[place]), float(table.predicted[place])
     if kind == "multiclass":
-        return {"true class": f"{true:g}", "predicted": f"{predicted:g}"}
+        names = (escape(table.class_name(int(value))) for value in (true, predicted))
+        return dict(zip(("true class", "predicted"), names, strict=True))
     if kind == "binary":
-        return {"true class": f"{true:g}", "predicted": number(predicted)}
+        return {"true class": escape(table.class_name(int(true))), "predicted": number(predicted)}
     error = predicted - true
     sign = "+" if error > 0 else "\N{MINUS SIGN}"
     return {

@@ -1,9 +1,9 @@
 """Writes the page of a run and its figures."""
 
-import os
 from itertools import chain
 from pathlib import Path
 
+from slicegraph.report.document import write_document
 from slicegraph.report.page import page, plots
 from slicegraph.report.plot import picture
 from slicegraph.report.run_folder import read_run
@@ -33,16 +33,6 @@ def write_report(run: str | Path) -> Path:
     summary = summarise(contents)
     figures = [[picture(plot) for plot in part] for part in plots(contents, summary)]
     text = page(contents, summary, figures)
-    folder = Path(run) / "figures"
-    folder.mkdir(exist_ok=True)
-    for drawn in chain.from_iterable(figures):
-        _replace(folder / f"{drawn.plot.name}.png", drawn.light)
     place = Path(run) / "report.html"
-    _replace(place, text.encode("utf-8", "replace"))
+    write_document(place, text, chain.from_iterable(figures))
     return place
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)

@@ -1,13 +1,15 @@
 """What stops a run at a batch: a loss that is no number, or too little memory."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from torch_geometric.data import Batch
 
-from slicegraph.data.sets.datasets import DataSet
 from slicegraph.train.run_folder import write_json
+
+if TYPE_CHECKING:
+    from slicegraph.train.data import AnyDataSet
 
 BAD_BATCH = "bad_batch.json"
 _MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_cpu")
@@ -22,7 +24,7 @@ class BadLoss(TrainingError):
 
     Args:
         loss: the loss.
-        positions: the molecules of the batch on this rank, as positions in the store.
+        positions: what is in the batch on this rank, as positions in the store.
         step: how many updates were made before.
     """
 
@@ -31,22 +33,16 @@ class BadLoss(TrainingError):
         self.loss, self.positions, self.step = loss, positions, step
 
 
-def save_bad_batch(folder: Path, error: BadLoss, dataset: DataSet) -> Path:
-    """Writes which molecules were in the batch, for a look."""
-    store, path = dataset.store, folder / BAD_BATCH
-    rows = store[error.positions].rows
-    molecules: list[dict[str, Any]] = [
-        {
-            "position": position,
-            "row": int(row),
-            "smiles": store.smiles(position),
-            "labels": [None if label != label else float(label) for label in labels],
-        }
-        for position, row, labels in zip(
-            error.positions, rows, store[error.positions].labels, strict=True
-        )
+def save_bad_batch(folder: Path, error: BadLoss, dataset: "AnyDataSet") -> Path:
+    """Writes what was in the batch, for a look."""
+    positions, path = np.array(error.positions), folder / BAD_BATCH
+    rows = zip(dataset.rows(positions), dataset.labels(positions), strict=True)
+    found: list[dict[str, Any]] = [
+        dict(zip(dataset.columns, row, strict=True))
+        | {"labels": [None if label != label else float(label) for label in labels]}
+        for row, labels in rows
     ]
-    write_json(path, {"loss": repr(error.loss), "step": error.step, "molecules": molecules})
+    write_json(path, {"loss": repr(error.loss), "step": error.step, dataset.noun: found})
     return path
 
 
@@ -57,13 +53,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _MEMORY)
 
 
-def describe_out_of_memory(batch: Batch | None, accumulate: int) -> str:
+def describe_out_of_memory(batch: Any, noun: str, accumulate: int) -> str:
     """Which batch it was, and what to change."""
     if batch is None:
         return "out of memory before the first batch; choose a smaller preset"
-    sizes = batch.ptr.diff()
+    sizes = batch.ptr.diff() if noun == "molecules" else batch.sizes
+    parts = "atoms" if noun == "molecules" else "elements"
     return (
-        f"out of memory at a batch of {len(sizes)} molecules with {int(sizes.sum())} atoms, "
+        f"out of memory at a batch of {len(sizes)} {noun} with {int(sizes.sum())} {parts}, "
         f"{int(sizes.max())} in the largest (position {int(batch.index[sizes.argmax()])} of the "
         f"store); cut each batch into more parts with accumulate = {2 * accumulate}, or choose a "
         "smaller batch_size or preset"

@@ -11,6 +11,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint
 
 from slicegraph.data.store.atomic_file import write_atomically
+from slicegraph.torch_damage import DAMAGE
 from slicegraph.train.run_folder import RunFolder
 
 
@@ -28,7 +29,13 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | os.PathLike, map_location: Any = "cpu", weights_only: bool | None = True
     ) -> dict[str, Any]:
-        return torch.load(path, map_location=map_location, weights_only=True)
+        try:
+            return torch.load(path, map_location=map_location, weights_only=True)
+        except DAMAGE:
+            raise ValueError(
+                f"train: {path} is damaged, and the run cannot go on from it; remove it to begin "
+                "the run again"
+            ) from None
 
 
 class RunCheckpoint(Checkpoint):

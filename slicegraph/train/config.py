@@ -8,6 +8,7 @@ import yaml
 
 from slicegraph.train.recipes import recipe
 from slicegraph.train.setting import check_settings, convert
+from slicegraph.train.task_presets import TASK_PRESETS
 
 _NAME = "train"
 
@@ -21,22 +22,27 @@ class TrainConfig:
     """The settings of a run; what is None is chosen by :meth:`resolved`.
 
     Every field is a flag of `slicegraph train` and a key of its YAML file; ``model`` is a mapping
-    of fields of :class:`~slicegraph.models.GraphSliceformerConfig`, on the command line
-    ``--model.<field>``.
+    of fields of the model's configuration, on the command line ``--model.<field>``.
+
+    A task by name, such as "digits", chooses data of sequences or images; then ``data`` is a file
+    or folder of the user's own, if the task reads one.
 
     Example:
         >>> TrainConfig(data="csv:solubility.csv", targets=("logS",), epochs=50).resolved().lr
         0.002
     """
 
-    data: str = _setting("mini", "a data set by name, or csv:PATH", "data")
+    data: str = _setting("mini", "a data set by name, csv:PATH, or files of the task", "data")
     root: str = _setting("dataset", "the folder of the data sets", "data")
     smiles: str | None = _setting(None, "csv: the column of the SMILES", "data")
     targets: tuple[str, ...] | None = _setting(None, "csv: the columns to predict", "data")
     split: str | None = _setting(None, "csv: random or scaffold", "data")
     fractions: tuple[float, ...] | None = _setting(None, "csv: of train, valid, test", "data")
     split_seed: int | None = _setting(None, "csv: of the random split", "data")
-    task: str | None = _setting(None, "csv: regression, binary or multiclass", "data")
+    task: str | None = _setting(
+        None, f"{', '.join(TASK_PRESETS)}; csv: regression, binary, multiclass", "data"
+    )
+    examples: int | None = _setting(None, "how many, of a generated task", "data")
     metric: str | None = _setting(None, "csv: mae, rmse, rocauc, ap or acc", "data")
     unit: str | None = _setting(None, "the unit of the targets", "data")
 
@@ -107,6 +113,10 @@ class TrainConfig:
 
     def resolved(self) -> "TrainConfig":
         """With what was left open chosen by the preset and the data."""
+        if self.task in TASK_PRESETS and "mini" in (self.data, self.preset):
+            data = self.task if self.data == "mini" else self.data
+            preset = TASK_PRESETS[self.task] if self.preset == "mini" else self.preset
+            return replace(self, data=data, preset=preset).resolved()
         chosen = {
             name: value
             for name, value in recipe(self).items()

@@ -1,15 +1,13 @@
 """The scores of a split as values, and how good they are."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from slicegraph.data.sets.datasets import DataSet
-from slicegraph.models import GraphSliceformer
-
 if TYPE_CHECKING:
+    from slicegraph.train.data import AnyDataSet
     from slicegraph.train.loss import Loss
 
 
@@ -32,13 +30,13 @@ class Evaluation(NamedTuple):
 
 @torch.no_grad()
 def evaluate(
-    model: GraphSliceformer, loss: "Loss", dataset: DataSet, split: str, scores: Tensor
+    model: torch.nn.Module, loss: "Loss", dataset: "AnyDataSet", split: str, scores: Tensor
 ) -> Evaluation:
     """What the scores of a split, ``[n, targets, ...]`` in its order, are worth."""
-    labels = torch.from_numpy(np.array(dataset.store[dataset.splits[split]].labels))
+    labels = torch.from_numpy(dataset.labels(dataset.splits[split]))
     device = next(model.parameters()).device
     total, count = loss(model, scores.to(device), labels.to(device))
-    values = as_values(model, scores.to(device)).cpu().numpy()
+    values = as_values(model, dataset.task.kind, scores.to(device)).cpu().numpy()
     mean = float(total / count) if count else float("nan")
     try:
         return Evaluation(values, mean, score(dataset, labels.numpy(), values))
@@ -46,25 +44,25 @@ def evaluate(
         return Evaluation(values, mean, None, str(error))
 
 
-def as_values(model: GraphSliceformer, scores: Tensor) -> Tensor:
+def as_values(model: Any, kind: str, scores: Tensor) -> Tensor:
     """Scores as values, probabilities or class numbers."""
-    if model.config.task == "multiclass":
+    if kind == "multiclass":
         return scores.argmax(-1)
-    return scores.double().sigmoid() if model.config.task == "binary" else model.rescale(scores)
+    return scores.double().sigmoid() if kind == "binary" else model.rescale(scores)
 
 
-def score(dataset: DataSet, labels: np.ndarray, values: np.ndarray) -> float:
+def score(dataset: "AnyDataSet", labels: np.ndarray, values: np.ndarray) -> float:
     """The metric of the data set, by OGB's evaluator."""
     dataset.evaluator.reset()
     dataset.evaluator.update(y_true=labels, y_pred=values)
     return dataset.evaluator.compute()
 
 
-def check_defined(dataset: DataSet, split: str) -> None:
+def check_defined(dataset: "AnyDataSet", split: str) -> None:
     """Raises if the metric cannot be computed for a split, before hours have gone into it."""
-    labels = dataset.store[dataset.splits[split]].labels
+    labels = dataset.labels(dataset.splits[split])
     try:
-        score(dataset, np.array(labels), np.zeros(labels.shape))
+        score(dataset, labels, np.zeros(labels.shape))
     except ValueError as error:
         raise ValueError(
             f"train: split {split!r} of {dataset.name} cannot be scored: {error}; choose another "

@@ -22,7 +22,7 @@ class Gathered:
     def in_order(self, positions: np.ndarray) -> Tensor:
         """The scores of these molecules, from all ranks; raises unless each was found once."""
         own = (np.concatenate(self._index), np.concatenate(self._scores))
-        index, scores = (np.concatenate(parts) for parts in zip(*_from_all_ranks(own), strict=True))
+        index, scores = (np.concatenate(parts) for parts in zip(*from_all_ranks(own), strict=True))
         order, wanted = np.argsort(index, kind="stable"), np.argsort(positions, kind="stable")
         if not np.array_equal(index[order], positions[wanted]):
             raise RuntimeError(
@@ -34,7 +34,8 @@ class Gathered:
         return torch.from_numpy(result)
 
 
-def _from_all_ranks(own: Any) -> list[Any]:
+def from_all_ranks(own: Any) -> list[Any]:
+    """The values of all ranks, in their order, on each of them."""
     if not _several_ranks():
         return [own]
     found: list[Any] = [None] * distributed.get_world_size()

@@ -1,22 +1,28 @@
 """The model at the start of a run: drawn at random, or from one that was trained before."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch.utilities import rank_zero_only
 
-from slicegraph.models import GraphSliceformer, GraphSliceformerConfig, load, preset
-from slicegraph.models.checkpoint import CONFIG_FILE
+from slicegraph.models import GraphSliceformer, load, preset
+from slicegraph.models.checkpoint import CONFIG_FILE, read_config
 from slicegraph.models.run_checkpoint import load_checkpoint
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import MoleculeData
+from slicegraph.train.sequence_data import SequenceData
+from slicegraph.train.task_model import fields_of_task, preset_model
 
 
-def initial_model(config: TrainConfig, data: MoleculeData) -> GraphSliceformer:
+def initial_model(config: TrainConfig, data: MoleculeData | SequenceData) -> Any:
     """The model for these settings and this data set."""
+    if isinstance(data, SequenceData):
+        fields = _with_settings(config, fields_of_task(config, data.dataset))
+        if config.init is None:
+            return preset_model(config.preset, fields)
+        return _from_folder(Path(config.init), fields)
     fields = _fields(config, data)
     if config.init is None:
         vocabulary = _vocabulary(data)
@@ -39,12 +45,17 @@ def _fields(config: TrainConfig, data: MoleculeData) -> dict[str, Any]:
         fields["num_classes"] = task.num_classes
     if task.kind == "regression" and config.standardise:
         fields["target_mean"], fields["target_std"] = data.mean_and_deviation()
+    return _with_settings(config, fields)
+
+
+def _with_settings(config: TrainConfig, fields: dict[str, Any]) -> dict[str, Any]:
+    """What the data decides, and what the user does; nothing is decided by both."""
+    for name, value in config.model.items():
+        if name in fields and value != fields[name]:
+            raise ValueError(f"train: model.{name} is decided by the data, not by a setting")
     for name in ("dropout", "attention_dropout"):
         if (value := getattr(config, name)) is not None:
             fields[name] = value
-    for name in fields:
-        if name in config.model and name not in ("dropout", "attention_dropout"):
-            raise ValueError(f"train: model.{name} is decided by the data, not by a setting")
     return fields | config.model
 
 
@@ -56,26 +67,32 @@ def _vocabulary(data: MoleculeData) -> dict[str, Any]:
     }
 
 
-def _from_folder(path: Path, fields: dict[str, Any]) -> GraphSliceformer:
+def _from_folder(path: Path, fields: dict[str, Any]) -> Any:
     if _is_transformers(path):
         return GraphSliceformer.from_huggingface(path, **fields).train()
     old = _load(path)
-    model = GraphSliceformer(GraphSliceformerConfig(**(dataclasses.asdict(old.config) | fields)))
+    if not set(fields) <= {each.name for each in dataclasses.fields(old.config)}:
+        raise ValueError(
+            f"train: {path} is a {type(old).__name__}, which is for other data than this"
+        )
+    model = type(old)(type(old.config)(**(dataclasses.asdict(old.config) | fields)))
     _copy_weights(old, model, path)
     return model
 
 
 def _is_transformers(path: Path) -> bool:
-    file = path / CONFIG_FILE
-    return file.is_file() and json.loads(file.read_text()).get("model_type") == "graphormer"
+    found = (path / CONFIG_FILE).is_file()
+    return found and read_config(path).get("model_type") == "graphormer"
 
 
-def _load(path: Path) -> GraphSliceformer:
+def _load(path: Path) -> Any:
     if path.is_file():
         return load_checkpoint(path)
     for folder in (path, path / "model"):
         if (folder / CONFIG_FILE).is_file():
             return load(folder)
+    if (best := path / "checkpoints" / "best.ckpt").is_file():
+        return load_checkpoint(best)
     raise FileNotFoundError(
         f"train: there is no model in {path}; init is a saved model, a run folder, a checkpoint, "
         "or a Graphormer folder of transformers"
@@ -83,13 +100,13 @@ def _load(path: Path) -> GraphSliceformer:
 
 
 @torch.no_grad()
-def _copy_weights(old: GraphSliceformer, new: GraphSliceformer, path: Path) -> None:
+def _copy_weights(old: torch.nn.Module, new: torch.nn.Module, path: Path) -> None:
     weights, wanted = old.state_dict(), new.state_dict()
     drawn = []
     for name, tensor in wanted.items():
         if name in weights and weights[name].shape == tensor.shape:
             tensor.copy_(weights[name])
-        elif name.startswith("head."):
+        elif "head." in name:
             drawn.append(name)
         else:
             found = list(weights[name].shape) if name in weights else "not there"

@@ -24,30 +24,30 @@ class LogTable(Callback):
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.rows: list[dict[str, Any]] = []
-        self.seconds, self.molecules = 0.0, 0
+        self.seconds, self.samples = 0.0, 0
         self._start_epoch()
         self._mark: float | None = None
 
     def _start_epoch(self) -> None:
         self._loss, self._count = 0.0, 0.0
-        self._epoch_seconds, self._epoch_molecules = 0.0, 0
+        self._epoch_seconds, self._epoch_samples = 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
-            "run": [self.seconds, self.molecules],
-            "epoch": [self._loss, self._count, self._epoch_seconds, self._epoch_molecules],
+            "run": [self.seconds, self.samples],
+            "epoch": [self._loss, self._count, self._epoch_seconds, self._epoch_samples],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = list(state_dict["rows"])
-        self.seconds, self.molecules = state_dict["run"]
-        self._loss, self._count, self._epoch_seconds, self._epoch_molecules = state_dict["epoch"]
+        self.seconds, self.samples = state_dict["run"]
+        self._loss, self._count, self._epoch_seconds, self._epoch_samples = state_dict["epoch"]
 
     @property
-    def molecules_per_second(self) -> float:
+    def samples_per_second(self) -> float:
         """Of the whole run, without the validations."""
-        return self.molecules / self.seconds if self.seconds else 0.0
+        return self.samples / self.seconds if self.seconds else 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()
@@ -65,26 +65,26 @@ class LogTable(Callback):
     ) -> None:
         now = time.perf_counter()
         taken, self._mark = now - (self._mark or now), now
-        molecules = batch.num_graphs * trainer.world_size
+        samples = batch.num_graphs * trainer.world_size
         self.seconds += taken
-        self.molecules += molecules
+        self.samples += samples
         self._epoch_seconds += taken
-        self._epoch_molecules += molecules
+        self._epoch_samples += samples
         loss, count = outputs["sums"].tolist()
         self._loss += loss
         self._count += count
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        valid, task = pl_module.evaluations["valid"], pl_module.data.dataset.task
+        valid, data = pl_module.evaluations["valid"], pl_module.data.dataset
         self.rows.append(
             {
                 "epoch": trainer.current_epoch,
                 "step": trainer.global_step,
                 "train_loss": self._loss / max(1.0, self._count),
                 "valid_loss": valid.loss,
-                f"valid_{task.metric}": valid.score,
+                f"valid_{data.task.metric}": valid.score,
                 "lr": trainer.optimizers[0].param_groups[0]["lr"],
-                "molecules_per_second": round(self._epoch_molecules / self._epoch_seconds, 1),
+                f"{data.noun}_per_second": round(self._epoch_samples / self._epoch_seconds, 1),
                 "seconds": round(self.seconds, 3),
             }
         )

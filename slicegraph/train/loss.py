@@ -1,7 +1,7 @@
 """What is minimised: a sum over the labels that there are, and how many these are."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from slicegraph.models import GraphSliceformer
 
-Loss = Callable[[GraphSliceformer, Tensor, Tensor], "LossSum"]
+Loss = Callable[[Any, Tensor, Tensor], "LossSum"]
 
 
 class LossSum(NamedTuple):
@@ -43,7 +43,7 @@ def _binary_entropy(model: GraphSliceformer, scores: Tensor, labels: Tensor) -> 
     return _sum(functional.binary_cross_entropy_with_logits, scores, labels)
 
 
-def _cross_entropy(model: GraphSliceformer, scores: Tensor, labels: Tensor) -> LossSum:
+def _cross_entropy(model: torch.nn.Module, scores: Tensor, labels: Tensor) -> LossSum:
     known = ~labels.isnan()
     classes = torch.where(known, labels, -1).long()
     total = functional.cross_entropy(

@@ -41,20 +41,20 @@ class Progress(Callback):
         if self._bar is None or self._bar.disable:
             return
         loss, count = outputs["sums"].tolist()
-        speed = f"{self.table.molecules_per_second:,.0f} molecules/s"
+        speed = f"{self.table.samples_per_second:,.0f} {pl_module.data.dataset.noun}/s"
         self._bar.set_postfix_str(f"loss {loss / max(1, count):.3f}, {speed}", refresh=False)
         self._bar.update(trainer.global_step - self._bar.n)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if self._bar is None:
             return
-        row, task = self.table.rows[-1], pl_module.data.dataset.task
-        score = f"{pl_module.data.dataset.evaluator.name} {row[f'valid_{task.metric}']:.4f}"
-        epochs = pl_module.data.epochs
+        row, data = self.table.rows[-1], pl_module.data
+        dataset, noun, epochs = data.dataset, data.dataset.noun, data.epochs
+        score = f"{dataset.evaluator.name} {row[f'valid_{dataset.task.metric}']:.4f}"
         self._bar.write(
             f"epoch {row['epoch'] + 1:{len(str(epochs))}}/{epochs}  loss {row['train_loss']:.4f}  "
-            f"valid {score} {pl_module.model.config.unit}".rstrip()
-            + f"  {row['molecules_per_second']:,.0f} molecules/s",
+            f"valid {score} {data.unit}".rstrip()
+            + f"  {row[f'{noun}_per_second']:,.0f} {noun}/s",
             file=sys.stdout,
         )
         sys.stdout.flush()

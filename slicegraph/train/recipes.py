@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from slicegraph.train.setting import FILE_PREFIX
+from slicegraph.train.task_presets import TASK_PRESETS, task_recipe
 
 if TYPE_CHECKING:
     from slicegraph.train.config import TrainConfig
@@ -35,7 +36,10 @@ _PATIENCE_OF_FILES = 50
 
 def recipe(config: "TrainConfig") -> dict[str, Any]:
     """The values of the settings that are None; those that say how long only if none does."""
-    values = dict(MINI if config.preset == "mini" else PAPER)
+    if config.task in TASK_PRESETS:
+        values = task_recipe(config.preset)
+    else:
+        values = dict(MINI if config.preset == "mini" else PAPER)
     values["patience"] = _PATIENCE_OF_FILES if config.data.startswith(FILE_PREFIX) else 0
     if config.epochs is not None or config.max_steps is not None:
         for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 import slicegraph
-from slicegraph.data.sets.datasets import DataSet
 from slicegraph.data.sets.shipped import shipped_folder
+from slicegraph.train.data import AnyDataSet
 from slicegraph.train.evaluation import Evaluation
 from slicegraph.train.log_table import LogTable
 from slicegraph.train.run_folder import RunFolder, write_json, write_text
@@ -55,12 +55,12 @@ def write_results(
     scores = {split: found.score for split, found in evaluations.items()}
     metrics = {
         "metric": dataset.evaluator.name,
-        "unit": module.model.config.unit,
+        "unit": module.data.unit,
         "higher_is_better": dataset.evaluator.higher_is_better,
         "test": scores.get("test"),
         "valid": scores.get("valid"),
         "train_seconds": round(log.seconds, 3),
-        "molecules_per_second": round(log.molecules_per_second, 1),
+        f"{dataset.noun}_per_second": round(log.samples_per_second, 1),
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "epochs": len(log.rows),
         "best_epoch": best_epoch,
@@ -103,7 +103,7 @@ def versions() -> dict[str, str]:
     }
 
 
-def write_data_card(folder: RunFolder, dataset: DataSet, unit: str) -> None:
+def write_data_card(folder: RunFolder, dataset: AnyDataSet, unit: str) -> None:
     """data.json: what the run learns from."""
     task, card = dataset.task, shipped_folder(dataset.name) / "README.md"
     shipped = not dataset.name.startswith("csv:") and card.is_file()
@@ -115,28 +115,30 @@ def write_data_card(folder: RunFolder, dataset: DataSet, unit: str) -> None:
             "targets": list(task.target_names),
             "metric": dataset.evaluator.name,
             "unit": unit,
+            "noun": dataset.noun,
+            "class_names": list(getattr(dataset, "class_names", ())),
             "splits": {name: len(part) for name, part in dataset.splits.items()},
-            "source": dataset.store.meta["source"],
+            "source": dataset.source,
             "card": card.read_text("utf-8") if shipped else "",
         },
     )
 
 
-def write_predictions(folder: RunFolder, dataset: DataSet, split: str, found: Evaluation) -> Path:
-    """predictions/<split>.csv: a row for each molecule of the split, in its order."""
-    store = dataset.store[dataset.splits[split]]
+def write_predictions(
+    folder: RunFolder, dataset: AnyDataSet, split: str, found: Evaluation
+) -> Path:
+    """predictions/<split>.csv: a row for each sample of the split, in its order."""
+    positions = dataset.splits[split]
     names = dataset.task.target_names
-    header = ["index", "row", "smiles", "num_atoms"]
+    header = list(dataset.columns)
     header += [f"{name}_{what}" for name in names for what in ("true", "pred")]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(header)
-    columns = zip(
-        store.positions, store.rows, store.num_atoms, store.labels, found.values, strict=True
-    )
-    for number, (index, row, atoms, labels, values) in enumerate(columns):
+    columns = zip(dataset.rows(positions), dataset.labels(positions), found.values, strict=True)
+    for row, labels, values in columns:
         pairs = [_text(x) for pair in zip(labels, values, strict=True) for x in pair]
-        table.writerow([index, row, store.smiles(number), atoms, *pairs])
+        table.writerow([*row, *pairs])
     path = folder.path / "predictions" / f"{split}.csv"
     path.parent.mkdir(exist_ok=True)
     write_text(path, text.getvalue())

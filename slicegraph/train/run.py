@@ -12,6 +12,8 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_only
 
+from slicegraph.data.sequences.contents import Request
+from slicegraph.data.sequences.tasks import check_request
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.train.bad_batch import (
     BadLoss,
@@ -24,13 +26,17 @@ from slicegraph.train.checkpoints import RunCheckpoint
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import MoleculeData
 from slicegraph.train.log_table import LogTable
+from slicegraph.train.loggers import check_logger
 from slicegraph.train.module import TrainingModule
 from slicegraph.train.progress import Progress
 from slicegraph.train.random_state import RandomState
 from slicegraph.train.result import RunResult, write_results
 from slicegraph.train.run_folder import RunFolder, refuse_used
+from slicegraph.train.sequence_data import SequenceData
 from slicegraph.train.start import RunStart
 from slicegraph.train.stop import StepLimit, StopOnSignal, Stopped
+from slicegraph.train.task_model import preset_model
+from slicegraph.train.task_presets import TASK_PRESETS
 from slicegraph.train.trainer import cpu_threads, default_precision, make_trainer, quiet_lightning
 from slicegraph.train.weight_average import WeightAverage
 
@@ -74,9 +80,15 @@ def train(
 
 def _check_early(config: TrainConfig) -> None:
     """What can be seen to be wrong before the data is prepared, and processes are started."""
+    if config.task in TASK_PRESETS:
+        check_request(Request(config.task, examples=config.examples))
     if config.init is None:
         with torch.device("meta"):
-            GraphSliceformer(preset(config.preset, **config.model))
+            if config.task in TASK_PRESETS:
+                preset_model(config.preset, config.model)
+            else:
+                GraphSliceformer(preset(config.preset, **config.model))
+    check_logger(config.logger)
     if config.out is not None:
         rank_zero_only(refuse_used)(Path(config.out))
 
@@ -93,7 +105,9 @@ class _Run:
         progress: bool,
     ) -> None:
         self.config, self.folder, self.resumed = config, folder, resumed
-        self.data, self.module = MoleculeData(config), TrainingModule(config)
+        self.data: MoleculeData | SequenceData
+        self.data = (SequenceData if config.task in TASK_PRESETS else MoleculeData)(config)
+        self.module = TrainingModule(config)
         self.log = LogTable(folder)
         self.checkpoint = RunCheckpoint(folder, config.checkpoint_steps, config.patience or 0)
         callbacks: list[Callback] = [
@@ -135,10 +149,13 @@ class _Run:
             if not isfinite(error.loss):
                 path = save_bad_batch(self.folder.path, error, self.data.dataset)
             self._set_state("failed", str(error))
-            raise TrainingError(f"train: {error}; its molecules are in {path}") from None
+            raise TrainingError(
+                f"train: {error}; its {self.data.dataset.noun} are in {path}"
+            ) from None
         except BaseException as error:
             if is_out_of_memory(error):
-                text = describe_out_of_memory(self.module.batch, self.config.accumulate)
+                noun = self.data.dataset.noun if self.module.batch is not None else ""
+                text = describe_out_of_memory(self.module.batch, noun, self.config.accumulate)
                 self._set_state("failed", text)
                 raise TrainingError(f"train: {text}") from error
             self._set_state("failed", f"{type(error).__name__}: {error}")

@@ -1,6 +1,7 @@
 """The folder of a run: claimed once, never written over."""
 
 import json
+import os
 import shlex
 import time
 from pathlib import Path
@@ -110,6 +111,10 @@ def refuse_used(path: Path) -> None:
     """Raises if there is something at the place of a new run."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"train: {path} exists and is not empty; {_REMEDY}")
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        reason = "may not be written to" if above.is_dir() else "is no folder"
+        raise ValueError(f"train: {path} cannot be made, {above} {reason}; choose another --out")
 
 
 def _empty_folder(path: Path) -> Path:

@@ -5,17 +5,19 @@ from collections.abc import Callable
 from dataclasses import Field
 from typing import TYPE_CHECKING, Any
 
+from slicegraph.train.task_presets import TASK_PRESETS
+
 if TYPE_CHECKING:
     from slicegraph.train.config import TrainConfig
 
 _CHOICES = {
     "split": ("random", "scaffold"),
-    "task": ("regression", "binary", "multiclass"),
     "metric": ("mae", "rmse", "rocauc", "ap", "acc"),
     "logger": ("csv", "tensorboard", "wandb"),
     "precision": ("32-true", "bf16-mixed", "16-mixed", "64-true"),
     "accelerator": ("auto", "cpu", "gpu", "cuda", "mps", "tpu"),
 }
+_KINDS = ("regression", "binary", "multiclass")
 _LEAST = {
     "batch_size": 1,
     "accumulate": 1,
@@ -30,6 +32,7 @@ _LEAST = {
     "flag_size": 0,
     "patience": 0,
     "seed": 0,
+    "examples": 1,
     "split_seed": 0,
     "checkpoint_steps": 1,
     "nodes": 1,
@@ -76,12 +79,28 @@ def check_settings(config: "TrainConfig") -> None:
         raise ValueError(f"train: devices = {config.devices!r}, expected a number or auto")
     if config.epochs is not None and config.max_steps is not None:
         raise ValueError("train: epochs and max_steps are given, expected one of them")
+    if config.task in TASK_PRESETS:
+        _check_named_task(config)
+        return
+    if config.task is not None and config.task not in _KINDS:
+        known = ", ".join([*TASK_PRESETS, *_KINDS])
+        raise ValueError(f"train: there is no task {config.task!r}; there are {known}")
+    if config.examples is not None:
+        raise ValueError("train: examples is for a task by name, such as listops")
     if not config.data.startswith(FILE_PREFIX):
         for name in _FOR_FILES:
             if getattr(config, name) is not None:
                 raise ValueError(
                     f"train: {name} is for a file of your own, data = {FILE_PREFIX}PATH"
                 )
+
+
+def _check_named_task(config: "TrainConfig") -> None:
+    for name in (*_FOR_FILES, "unit", "flag_steps"):
+        if name != "task" and getattr(config, name):
+            raise ValueError(f"train: {name} is for molecules, not for task {config.task!r}")
+    if config.data.startswith(FILE_PREFIX):
+        raise ValueError(f"train: {config.data} is for molecules, not for task {config.task!r}")
 
 
 def _integer(value: Any) -> int:

@@ -37,10 +37,6 @@ class RunStart(Callback):
         data = trainer.datamodule  # type: ignore[attr-defined]
         check_defined(data.dataset, "valid")
         _ = data.local_batch
-        if not self.folder.claimed:
-            self.folder.path = self._claim_once(trainer)
-        if self.config.logger != "csv":
-            trainer.loggers = [logger_of(self.config.logger, self.folder.path)]
 
     def _claim_once(self, trainer: pl.Trainer) -> Path:
         """Claims on the first rank; all get the same folder, or raise the same error."""
@@ -57,17 +53,22 @@ class RunStart(Callback):
         return found
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        # The model is there: what is wrong with the settings has been found, and left no folder.
+        if not self.folder.claimed:
+            self.folder.path = self._claim_once(trainer)
+        if self.config.logger != "csv":
+            trainer.loggers = [logger_of(self.config.logger, self.folder.path)]
         if not trainer.is_global_zero:
             return
-        data, config = trainer.datamodule, pl_module.model.config  # type: ignore[attr-defined]
-        write_data_card(self.folder, data.dataset, config.unit)
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        write_data_card(self.folder, data.dataset, data.unit)
         if self.show:
             self._say(trainer, data, pl_module)
 
     def _say(self, trainer: pl.Trainer, data: Any, pl_module: Any) -> None:
         dataset, config = data.dataset, pl_module.model.config
         sizes = ", ".join(f"{name} {len(part):,}" for name, part in dataset.splits.items())
-        unit = f" in {config.unit}" if config.unit else ""
+        unit = f" in {data.unit}" if data.unit else ""
         parameters = sum(p.numel() for p in pl_module.model.parameters())
         say(self.config.to_yaml())
         say(f"data    {dataset.name}: {sizes}")
@@ -78,6 +79,6 @@ class RunStart(Callback):
         say(f"model   {self.config.preset}: {parameters:,} parameters, mixer {config.mixer}")
         say(
             f"run     {self.folder.path}: {data.total_steps:,} updates of {self.config.batch_size} "
-            f"molecules ({data.epochs:,} epochs) on {trainer.world_size} x "
+            f"{dataset.noun} ({data.epochs:,} epochs) on {trainer.world_size} x "
             f"{trainer.strategy.root_device.type}, {self.config.precision}"
         )

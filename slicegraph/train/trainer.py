@@ -9,6 +9,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 
 from slicegraph.train.checkpoints import AtomicCheckpointIO
@@ -27,6 +28,17 @@ _HINTS = (
 
 def make_trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
     """A trainer that stops when its callbacks say so."""
+    try:
+        return _trainer(config, callbacks)
+    except (MisconfigurationException, ModuleNotFoundError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"train: accelerator = {config.accelerator!r} with devices = {config.devices!r} cannot "
+            f"be used here: {reason}; choose cpu or auto"
+        ) from None
+
+
+def _trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
     devices, nodes = _processes(config)
     distributed = devices not in ("auto", 1) or nodes > 1
     return pl.Trainer(

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from slicegraph.data.batch.batch_sampler import SizeGroupedBatchSampler
@@ -78,6 +78,25 @@ def test_batches_of_all_ranks_are_those_of_one_process(options: dict, epoch: int
 
 
 @laws
+@given(options=settings_of_ranks(least_batch=2), parts=st.integers(1, 3), epoch=st.integers(0, 5))
+def test_parts_of_a_rank_are_together_its_batch(options: dict, parts: int, epoch: int) -> None:
+    assume(len(options["sizes"]) >= options["world"] * parts)
+    shares = options["world"] * parts
+    alone = epoch_of(
+        SizeGroupedBatchSampler(
+            **(options | {"batch_size": options["batch_size"] * shares, "world": 1})
+        ),
+        epoch,
+    )
+    ranks = ranks_of(options | {"parts": parts}, epoch)
+    turns = list(zip(*ranks, strict=True))
+    updates = [turns[first : first + parts] for first in range(0, len(turns), parts)]
+    together = [sorted(i for turn in update for batch in turn for i in batch) for update in updates]
+    assert together == [sorted(batch) for batch in alone]
+    assert all(batch for rank in ranks for batch in rank)
+
+
+@laws
 @given(options=settings_of_ranks(), epoch=st.integers(0, 5))
 def test_all_but_two_batches_are_full(options: dict, epoch: int) -> None:
     counts = sorted(len(batch) for batch in ranks_of(options | {"world": 1}, epoch)[0])
@@ -95,6 +114,8 @@ def test_same_seed_epoch_and_rank_give_the_same_batches(options: dict, epoch: in
 @laws
 @given(options=settings_of_ranks(), data=st.data())
 def test_resumed_epoch_gives_the_batches_that_were_left(options: dict, data: st.DataObject) -> None:
+    most = len(options["sizes"]) // options["world"]
+    options["parts"] = data.draw(st.integers(1, min(3, most)))
     sampler = SizeGroupedBatchSampler(**options)
     epochs = [list(sampler) for _ in range(3)]
     epoch, batch = data.draw(st.integers(0, 1)), data.draw(st.integers(0, len(sampler)))

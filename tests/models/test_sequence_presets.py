@@ -29,6 +29,22 @@ SIZES = {
 }
 
 
+MINI = {
+    "mini-listops": 4,
+    "mini-text": 2,
+    "mini-retrieval": 2,
+    "mini-pixels": 4,
+    "mini-pathfinder": 4,
+    "mini-pathx": 4,
+    "mini-reviews": 2,
+    "mini-series": 4,
+    "mini-digits": 4,
+    "mini-mnist": 4,
+    "mini-images": 4,
+}
+"""The layers of the small models, all of 64 channels."""
+
+
 def parameters(name: str, mixer: str) -> int:
     kind = VisionSliceformer if name in VISION_PRESETS else SequenceSliceformer
     with torch.device("meta"):
@@ -60,8 +76,14 @@ def test_sorting_saves_the_queries_and_keys(name):
     assert parameters(name, "qkv") - parameters(name, "sort") == saved
 
 
+@pytest.mark.parametrize("name", MINI)
+def test_small_models_differ_by_the_queries_and_keys_too(name):
+    saved = 2 * MINI[name] * (64 * 64 + 64)
+    assert parameters(name, "qkv") - parameters(name, "sort") == saved
+
+
 def test_every_preset_is_in_a_test():
-    assert {*COUNTS, *SIZES, "vit-tiny-imagenet"} == {*SEQUENCE_PRESETS, *VISION_PRESETS}
+    assert {*COUNTS, *SIZES, *MINI, "vit-tiny-imagenet"} == {*SEQUENCE_PRESETS, *VISION_PRESETS}
 
 
 def test_overrides():

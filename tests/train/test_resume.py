@@ -1,43 +1,19 @@
 """A run that was killed goes on and ends with the same weights, to the bit."""
 
-import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
+from support.dying_run import assert_stopped, run_and_die, same_weights
 from support.tiny_run import tiny_config
 
 from slicegraph.train import train
-
-SCRIPT = Path(__file__).with_name("die_at_step.py")
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference")
     return train(tiny_config(folder, checkpoint_steps=3, ema=0.9), progress=False)
-
-
-def run_and_die(folder: Path, step: int, kind: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(SCRIPT), str(folder), str(step), kind]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120
-    )
-
-
-def environment() -> dict[str, str]:
-    import os
-
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return os.environ | {"PYTHONPATH": path}
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
 def losses(run: Path) -> list[list[str]]:
@@ -51,22 +27,16 @@ def test_a_killed_run_that_is_resumed_ends_with_the_same_weights(reference, tmp_
     died = run_and_die(tmp_path, step, "SIGKILL")
     assert died.returncode == -signal.SIGKILL, died.stderr
     result = train(resume=tmp_path / "run", progress=False)
-    expected, found = weights(reference.folder), weights(result.folder)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert same_weights(result.folder, reference.folder)
     assert losses(result.folder) == losses(reference.folder)
     assert result.test == reference.test
 
 
 def test_sigterm_saves_and_the_run_goes_on_from_there(reference, tmp_path):
-    died = run_and_die(tmp_path, 6, "SIGTERM")
-    assert "stopped by SIGTERM" in died.stderr
     run = tmp_path / "run"
-    assert json.loads((run / "status.json").read_text())["state"] == "stopped"
-    saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    assert saved["global_step"] in (6, 7)
+    assert_stopped(run_and_die(tmp_path, 6, "SIGTERM"), run, steps=(6, 7))
     result = train(resume=run, progress=False)
-    expected, found = weights(reference.folder), weights(result.folder)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert same_weights(result.folder, reference.folder)
 
 
 def test_what_is_no_run_is_not_resumed(tmp_path):

@@ -221,15 +221,6 @@ def test_options_of_training_run(tmp_path, settings):
     assert np.isfinite(train(config, progress=False).test)
 
 
-def test_accumulated_parts_make_the_update_of_the_whole_batch(tmp_path):
-    settings = {"dropout": 0.0, "epochs": 1, "lr": 1e-3}
-    whole = train(tiny_config(tmp_path, out=str(tmp_path / "a"), **settings), progress=False)
-    parts = train(
-        tiny_config(tmp_path, out=str(tmp_path / "b"), accumulate=2, **settings), progress=False
-    )
-    assert parts.metrics["steps"] == whole.metrics["steps"] == 4
-
-
 def test_a_setting_of_the_model_reaches_it(tmp_path):
     config = tiny_config(tmp_path, epochs=1, model={**MODEL, "mixer": "sort"})
     assert load(train(config, progress=False).model).config.mixer == "sort"

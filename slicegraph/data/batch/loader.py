@@ -39,6 +39,7 @@ def molecule_loader(
     world: int = 1,
     drop_last: bool = False,
     window: int = 32,
+    parts: int = 1,
     num_workers: int = 0,
     pin_memory: bool | None = None,
     max_atoms: int | None = None,
@@ -55,7 +56,8 @@ def molecule_loader(
         store: the molecules; of a split, ``store[splits["train"]]``.
         batch_size: the molecules in a batch of this rank.
         encode: as in :func:`collate`.
-        shuffle, seed, rank, world, drop_last, window: as in :class:`SizeGroupedBatchSampler`.
+        shuffle, seed, rank, world, drop_last, window, parts: as in
+            :class:`SizeGroupedBatchSampler`.
         num_workers: how many processes make batches ahead; 0 makes them in this one.
         pin_memory: by default if there is a CUDA device.
         max_atoms: what to call oversize.
@@ -71,15 +73,26 @@ def molecule_loader(
     sizes = store.num_atoms
     _check_oversize(store, sizes, max_atoms, oversize)
     sampler = SizeGroupedBatchSampler(
-        sizes, batch_size, shuffle, seed, rank, world, drop_last, window
+        sizes, batch_size, shuffle, seed, rank, world, drop_last, window, parts
     )
+    return batch_loader(BatchesOfStore(store, encode), sampler, num_workers, pin_memory, **options)
+
+
+def batch_loader(
+    batches: Dataset[Any],
+    sampler: SizeGroupedBatchSampler,
+    num_workers: int = 0,
+    pin_memory: bool | None = None,
+    **options: Any,
+) -> DataLoader[Any]:
+    """A loader of a data set whose items are batches, in the order of the sampler."""
     defaults: dict[str, Any] = {
         "pin_memory": torch.cuda.is_available() if pin_memory is None else pin_memory,
         "persistent_workers": num_workers > 0,
-        "generator": torch.Generator().manual_seed(seed),
+        "generator": torch.Generator().manual_seed(sampler.seed),
     }
     return DataLoader(
-        BatchesOfStore(store, encode),
+        batches,
         batch_size=None,
         sampler=sampler,
         num_workers=num_workers,
@@ -88,7 +101,7 @@ def molecule_loader(
     )
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _as_it_is(batch: Any) -> Any:
     return batch
 
 

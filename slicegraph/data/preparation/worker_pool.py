@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -93,12 +92,7 @@ class _Pool(Generic[Item, Result]):
     def __enter__(self) -> "_Pool[Item, Result]":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         everyone = [*self._idle, *self._busy.values()]
         for worker in everyone:
             worker.process.kill()

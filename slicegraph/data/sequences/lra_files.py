@@ -32,8 +32,43 @@ def read_aan(path: str | Path, max_length: int = 4000) -> Sequences:
     return _join(_aan_rows(Path(path), max_length))
 
 
+def aan_samples(path: Path, max_length: int = 4000) -> Iterator[tuple[list[np.ndarray], int]]:
+    """The rows of :func:`read_aan` one after another: they are many."""
+    for pair, label in _aan_rows(path, max_length):
+        yield [np.frombuffer(text, np.uint8) for text in pair], label
+
+
 def read_imdb(folder: str | Path, max_length: int = 4000) -> Sequences:
     """The folder `train` or `test` of the IMDB reviews: a text a file, in `neg` and `pos`."""
+    files = list_imdb(folder)
+    return _join(([path.read_bytes()[:max_length]], label) for path, label in files)
+
+
+def read_pathfinder(folder: str | Path) -> Sequences:
+    """`pathfinder32/curv_contour_length_14` and the like: pictures that `metadata` lists."""
+    found = (read_picture(path, label) for path, label in list_pathfinder(folder))
+    return _join(([pixels.tobytes() for pixels in pictures], label) for pictures, label in found)
+
+
+def list_pathfinder(folder: str | Path) -> list[tuple[Path, int]]:
+    """The pictures that `metadata` lists, and the label of each."""
+    folder = Path(folder)
+    tables = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
+    if not tables:
+        raise FileNotFoundError(f"read_pathfinder: {folder} has no metadata/*.npy")
+    return [row for table in tables for row in _pathfinder_rows(folder, table)]
+
+
+def read_picture(path: Path, label: int) -> tuple[list[np.ndarray], int]:
+    """The shades of a picture's pixels, row by row, and the label."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        return [np.asarray(picture.convert("L"), np.uint8).ravel()], label
+
+
+def list_imdb(folder: str | Path) -> list[tuple[Path, int]]:
+    """The texts in `neg` (label 0) and `pos` (1) of a folder."""
     folder = Path(folder)
     files = [
         (path, label)
@@ -42,16 +77,7 @@ def read_imdb(folder: str | Path, max_length: int = 4000) -> Sequences:
     ]
     if not files:
         raise FileNotFoundError(f"read_imdb: {folder} has no neg/*.txt and pos/*.txt")
-    return _join(([path.read_bytes()[:max_length]], label) for path, label in files)
-
-
-def read_pathfinder(folder: str | Path) -> Sequences:
-    """`pathfinder32/curv_contour_length_14` and the like: pictures that `metadata` lists."""
-    folder = Path(folder)
-    tables = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
-    if not tables:
-        raise FileNotFoundError(f"read_pathfinder: {folder} has no metadata/*.npy")
-    return _join(row for table in tables for row in _pathfinder_rows(folder, table))
+    return files
 
 
 def _listops_rows(path: Path) -> Iterator[tuple[list[bytes], int]]:
@@ -70,16 +96,13 @@ def _aan_rows(path: Path, max_length: int) -> Iterator[tuple[list[bytes], int]]:
         yield pair, _label(path, number, label.strip('"'))
 
 
-def _pathfinder_rows(folder: Path, table: Path) -> Iterator[tuple[list[bytes], int]]:
-    from PIL import Image
-
+def _pathfinder_rows(folder: Path, table: Path) -> Iterator[tuple[Path, int]]:
     # The files are called .npy and are text: folder, name, number, label, ...
     for number, line in enumerate(table.read_text().splitlines(), 1):
         parts = line.split()
         if len(parts) < 4:
             raise ValueError(f"read_pathfinder: {table} line {number}: {line!r} names no picture")
-        with Image.open(folder / parts[0] / parts[1]) as picture:
-            yield [picture.convert("L").tobytes()], _label(table, number, parts[3])
+        yield folder / parts[0] / parts[1], _label(table, number, parts[3])
 
 
 def _fields(path: Path, count: int) -> Iterator[tuple[int, list[str]]]:

@@ -1,53 +1,57 @@
 """Sequences in a folder: memory-mapped arrays and a `meta.json`, and no pickle."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slicegraph.data.sequences.sequence_files import ARRAYS, write_arrays
 from slicegraph.data.sequences.sequences import PaddedBatch, Sequences, pad
 from slicegraph.data.store.atomic_file import write_atomically
 from slicegraph.data.store.layout import META, StoreError, sha256_of
 
 FORMAT, VERSION = "slicegraph-sequences", 1
-_ARRAYS = {"elements": "elements.npy", "ptr": "ptr.npy", "labels": "labels.npy"}
 
 
 def write_sequences(
     folder: str | Path,
-    sequences: Sequences,
+    sequences: Sequences | Iterable[Sequences],
     splits: dict[str, int],
     class_names: Sequence[str],
-    vocabulary: int,
+    vocabulary: int | None,
     towers: int = 1,
     source: dict[str, Any] | None = None,
+    shape: Sequence[int] | None = None,
+    words: Sequence[str] = (),
 ) -> "SequenceStore":
     """Writes sequences once, `meta.json` last: a folder that has it is complete.
 
     Args:
         folder: the folder to write to; created if it does not exist.
-        sequences: the samples, those of the first split first.
+        sequences: the samples, those of the first split first; in parts, of which only one is in
+            memory at a time, or all of them.
         splits: how many samples each split has.
         class_names: what the labels 0, 1, ... mean.
-        vocabulary: elements are in ``0..vocabulary - 1``.
+        vocabulary: elements are in ``0..vocabulary - 1``; none if they are floating-point numbers.
         towers: 2 if a sample is a pair of sequences.
         source: where the samples are from, such as a generator's settings.
+        shape: channels, height and width, if the elements of a sample are the pixels of an image.
+        words: what the elements mean, if they are words.
     """
     folder = Path(folder)
-    num_samples = len(sequences.labels)
-    if sum(splits.values()) != num_samples or len(sequences) != num_samples * towers:
-        raise ValueError(
-            f"write_sequences: {len(sequences)} sequences and {num_samples} labels for the splits "
-            f"{splits} of {towers} sequences a sample"
-        )
     if (folder / META).exists():
         raise StoreError(folder, "is written already; remove it, or choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    for part, name in _ARRAYS.items():
-        np.save(folder / name, np.ascontiguousarray(getattr(sequences, part)), allow_pickle=False)
-    paths = [folder / name for name in _ARRAYS.values()]
+    parts = [sequences] if isinstance(sequences, Sequences) else sequences
+    count, num_samples = write_arrays(folder, parts)
+    if sum(splits.values()) != num_samples or count != num_samples * towers:
+        raise ValueError(
+            f"write_sequences: {count} sequences and {num_samples} labels for the splits "
+            f"{splits} of {towers} sequences a sample"
+        )
+    paths = [folder / name for name in ARRAYS.values()]
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -55,7 +59,9 @@ def write_sequences(
         "class_names": list(class_names),
         "vocabulary": vocabulary,
         "towers": towers,
+        "shape": None if shape is None else list(shape),
         "source": source or {},
+        "words": list(words),
         "files": {p.name: {"sha256": sha256_of(p), "bytes": p.stat().st_size} for p in paths},
     }
     write_atomically(folder / META, [json.dumps(meta, indent=1).encode()])
@@ -81,7 +87,7 @@ class SequenceStore:
         self.meta = _read_meta(self.folder)
         if verify:
             self._verify()
-        arrays = {part: self._map(name) for part, name in _ARRAYS.items()}
+        arrays = {part: self._map(name) for part, name in ARRAYS.items()}
         self.sequences = Sequences(**arrays)
 
     def __len__(self) -> int:
@@ -96,13 +102,29 @@ class SequenceStore:
         found = [elements[ptr[i] : ptr[i + 1]] for i in range(first, first + self.towers)]
         return found[0] if self.towers == 1 else found, int(self.sequences.labels[index])
 
-    def batch(self, indices: Sequence[int] | np.ndarray) -> PaddedBatch:
-        """The samples with these numbers, padded."""
-        return pad(self.sequences, indices, self.towers)
+    def batch(
+        self, indices: Sequence[int] | np.ndarray, max_length: int | None = None
+    ) -> PaddedBatch:
+        """The samples with these numbers, padded, and cut after ``max_length`` elements."""
+        return pad(self.sequences, indices, self.towers, max_length)
 
     @property
     def towers(self) -> int:
         return self.meta["towers"]
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Channels, height and width, if the samples are images."""
+        shape = self.meta.get("shape")
+        return None if shape is None else tuple(shape)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of every sample; of a pair, of both together."""
+        return (
+            self.sequences.ptr[self.towers :: self.towers]
+            - self.sequences.ptr[: -self.towers : self.towers]
+        )
 
     @property
     def splits(self) -> dict[str, np.ndarray]:
@@ -132,6 +154,6 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise StoreError(folder, f"{META} is not JSON ({error}); write it again") from None
     found = (meta.get("format"), meta.get("version")) if isinstance(meta, dict) else None
-    if found != (FORMAT, VERSION) or set(meta.get("files", ())) != set(_ARRAYS.values()):
+    if found != (FORMAT, VERSION) or set(meta.get("files", ())) != set(ARRAYS.values()):
         raise StoreError(folder, f"is {found}, expected {(FORMAT, VERSION)} with its files")
     return meta

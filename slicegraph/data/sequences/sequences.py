@@ -39,8 +39,15 @@ class PaddedBatch(NamedTuple):
     y: np.ndarray
 
 
-def pad(sequences: Sequences, indices: Sequence[int] | np.ndarray, towers: int = 1) -> PaddedBatch:
+def pad(
+    sequences: Sequences,
+    indices: Sequence[int] | np.ndarray,
+    towers: int = 1,
+    max_length: int | None = None,
+) -> PaddedBatch:
     """The samples with these numbers, side by side, zeros after the end of each.
+
+    Of a longer sequence the first ``max_length`` elements are taken.
 
     Example:
         >>> sequences = Sequences(np.array([5, 6, 7]), np.array([0, 2, 3]), np.array([1, 0]))
@@ -52,6 +59,8 @@ def pad(sequences: Sequences, indices: Sequence[int] | np.ndarray, towers: int =
     rows = (samples[:, None] * towers + np.arange(towers)).ravel()
     starts = sequences.ptr[rows]
     lengths = sequences.ptr[rows + 1] - starts
+    if max_length is not None:
+        lengths = np.minimum(lengths, max_length)
     steps = np.arange(lengths.max(initial=0))
     mask = steps < lengths[:, None]
     x = np.zeros(mask.shape, sequences.elements.dtype)

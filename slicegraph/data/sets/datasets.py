@@ -1,6 +1,6 @@
 """Data sets by name: the molecules, the splits, the task and the evaluator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +39,26 @@ class DataSet:
     splits: dict[str, np.ndarray]
     task: Task
     evaluator: metrics.Evaluator
+
+    noun = "molecules"
+    columns = ("index", "row", "smiles", "num_atoms")
+    """What a table of predictions says of a molecule."""
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where the molecules are from."""
+        return self.store.meta["source"]
+
+    def labels(self, positions: np.ndarray) -> np.ndarray:
+        """``[n, targets]``: the labels of these molecules, NaN where there is none."""
+        return np.array(self.store[positions].labels)
+
+    def rows(self, positions: np.ndarray) -> Iterator[tuple[Any, ...]]:
+        """The values of `columns` of these molecules."""
+        store = self.store[positions]
+        sizes = zip(store.positions, store.rows, store.num_atoms, strict=True)
+        for number, (index, row, atoms) in enumerate(sizes):
+            yield int(index), int(row), store.smiles(number), int(atoms)
 
     def write_submission(
         self, split: str, y_pred: Tensor | np.ndarray, index: Tensor | ArrayLike, folder: str | Path
@@ -153,6 +173,8 @@ def _source(name: str, root: str | Path, options: dict[str, Any]) -> Source:
     if name in _NOT_MOLECULES:
         raise ValueError(f"{name} is a data set of OGB, but not of molecules")
     if name not in known:
+        if Path(name).is_file():
+            raise ValueError(f"{name!r} is a file; say {PREFIX}{name}")
         raise ValueError(
             f"there is no data set {name!r}; there are {', '.join(known)}, and {PREFIX}PATH for a "
             "file of your own"

@@ -51,7 +51,8 @@ class FileSource(Source):
     ) -> None:
         self.name, self.path = name, Path(name.removeprefix(PREFIX)).expanduser()
         if not self.path.is_file():
-            raise MissingDataSet(f"{name}: there is no file {self.path}")
+            problem = "is a folder, expected" if self.path.is_dir() else "does not exist; name"
+            raise MissingDataSet(f"{name}: {str(self.path)!r} {problem} a .csv, .smi or .parquet")
         if split not in SPLITS:
             raise ValueError(f"split = {split!r}, expected {' or '.join(SPLITS)}")
         self.smiles = smiles

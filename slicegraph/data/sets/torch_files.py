@@ -15,6 +15,8 @@ from torch.serialization import (
 from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
+from slicegraph.torch_damage import DAMAGE
+
 # How NumPy's arrays begin in a pickle; NumPy 1 knew the function by the second name.
 _RECONSTRUCT: Any = np.empty(0).__reduce__()[0]
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64")
@@ -46,16 +48,14 @@ def read_pt(path: str | Path) -> Any:
 def _load(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (FileNotFoundError, IsADirectoryError, PermissionError, MemoryError):
-        raise
-    except Exception as error:  # a damaged file may raise anything
+    except DAMAGE as error:
         raise ValueError(f"{path} is not read: {_problem(path)}") from error
 
 
 def _problem(path: Path) -> str:
     try:
         others = get_unsafe_globals_in_checkpoint(str(path))
-    except Exception:
+    except DAMAGE:
         others = []
     if others:
         return (

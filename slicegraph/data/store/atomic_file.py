@@ -15,9 +15,11 @@ def write_atomically(path: Path, blocks: Iterable[bytes | memoryview]) -> None:
             file.writelines(blocks)
             sync(file)
         os.replace(draft, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             draft.unlink()
+        if isinstance(error, OSError) and error.filename == str(draft):
+            error.filename = str(path)
         raise
 
 

@@ -4,7 +4,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 
 if sys.platform == "win32":
     import msvcrt
@@ -46,12 +45,7 @@ class FolderLock:
             time.sleep(0.02)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if sys.platform == "win32":  # no file that is open can be removed
             os.close(self._number)
         self._path.unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""SliceSort against attentions that others wrote: `python -m benchmarks.attention`.
+
+Every method mixes the rows of the same encoder (`attentions/encoder.py`): the Text task of the Long
+Range Arena, 256 wide, 4 layers, 4 heads, FFN 1024, bytes in, two classes out. A package's attention
+is used as it is, with its own projections.
+
+- *training*: steps a second; a step is forward, backward and AdamW.
+- *inference*: forward passes a second, without gradients.
+- *memory*: what the first training step adds to the memory of the process (activations, gradients,
+  AdamW's state): VmHWM after the step, less VmRSS before it (Linux only), while the C library gives
+  freed memory back at once.
+
+Every cell, a method at a length, is measured once, in a process of its own, after a step at a small
+size and the step for the memory; the median of its timed steps counts. A process that would pass
+the limit of memory or time is stopped, and its cell says so. The batch is the same for all methods
+at a length: by default as many sequences as make 8,192 rows; `--batch 32` is that of the paper.
+Lengths are multiples of 1,024, as the methods with blocks need: all blocks, buckets, windows and
+strides are 64 long. A finished cell is a line of the output file and is not measured again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.attentions.cell import Cell
+from benchmarks.attentions.figure import draw
+from benchmarks.attentions.methods import METHODS
+from benchmarks.attentions.process import run
+from benchmarks.attentions.results import LIMITS, Results
+from benchmarks.attentions.table import Outcomes, tables
+
+LENGTHS = (1024, 2048, 3072, 4096, 8192, 16384)
+ROWS = 8192
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--lengths", type=int, nargs="+", help="multiples of 1024")
+    parser.add_argument("--batch", type=int, help="sequences, at all lengths alike")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3, help="timed steps a cell")
+    parser.add_argument("--gigabytes", type=float, default=16.0, help="limit of a cell")
+    parser.add_argument("--seconds", type=float, default=180.0, help="limit of a cell")
+    parser.add_argument("--quick", action="store_true", help="1K, batch 1, one timed step")
+    parser.add_argument("--out", type=Path, help="JSON lines, taken up again if there")
+    parser.add_argument("--markdown", type=Path, help="a file for the tables")
+    parser.add_argument("--figure", type=Path, help="a PNG (default: docs/attention.png)")
+    arguments = parser.parse_args(words)
+    _complete(arguments)
+    if wrong := [n for n in arguments.lengths if n < 1024 or n % 1024]:
+        parser.error(f"length {wrong[0]} is not a multiple of 1024, which the blocks need")
+    return arguments
+
+
+def _complete(arguments: argparse.Namespace) -> None:
+    """What `--quick` makes small and puts elsewhere, unless it is given."""
+    quick = arguments.quick
+    name = "attention_quick" if quick else "attention"
+    if quick:
+        arguments.batch, arguments.repeats = arguments.batch or 1, 1
+    arguments.lengths = arguments.lengths or (LENGTHS[:1] if quick else LENGTHS)
+    arguments.out = arguments.out or Path("runs", f"{name}.jsonl")
+    arguments.figure = arguments.figure or Path("runs" if quick else "docs", f"{name}.png")
+
+
+def batches_of(arguments: argparse.Namespace) -> dict[int, int]:
+    """The batch of each length."""
+    return {n: arguments.batch or max(1, ROWS // n) for n in arguments.lengths}
+
+
+def measure(arguments: argparse.Namespace) -> Outcomes:
+    """Runs the cells that are not in the file yet."""
+    results, outcomes = Results(arguments.out), Outcomes()
+    limits = (arguments.threads, arguments.repeats, arguments.gigabytes, arguments.seconds)
+    for length, batch in batches_of(arguments).items():
+        for method in arguments.methods:
+            cell = Cell(method, length, batch, *limits)
+            outcome = results.find(cell)
+            if outcome is None:
+                outcome = run(cell)
+                if outcome.get("outcome") in (None, *LIMITS):
+                    results.add(cell, outcome)
+            print(f"{method} at {length}, batch {batch}: {outcome}", file=sys.stderr, flush=True)
+            outcomes[method, length] = outcome
+    return outcomes
+
+
+def main() -> None:
+    arguments = parse()
+    outcomes, batches = measure(arguments), batches_of(arguments)
+    text = tables(outcomes, batches)
+    print(text)
+    if arguments.markdown:
+        arguments.markdown.write_text(text + "\n")
+    draw(outcomes, batches, arguments.figure)
+
+
+if __name__ == "__main__":
+    main()

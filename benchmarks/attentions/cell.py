@@ -1,0 +1,106 @@
+"""One cell of the table, measured in this process: `python -m benchmarks.attentions.cell`.
+
+The request is one JSON object in standard input, the answer one in the last line of the output.
+"""
+
+import ctypes
+import json
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from benchmarks.attentions.encoder import VOCABULARY, Encoder
+from benchmarks.attentions.methods import METHODS
+from benchmarks.peak import peak_bytes_of
+from benchmarks.timing import median_ms
+
+WARM_UP_LENGTH = 1024  # the shortest that BigBird takes is 704
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of mallopt, in malloc.h
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is measured.
+
+    Args:
+        method: a key of ``METHODS``.
+        length, batch: the size of the input.
+        threads: of torch.
+        repeats: of the timed steps, of which the median counts.
+        gigabytes, seconds: what the process may allocate, and how long it may take.
+    """
+
+    method: str
+    length: int
+    batch: int
+    threads: int = 2
+    repeats: int = 3
+    gigabytes: float = 16.0
+    seconds: float = 120.0
+
+
+def training_and_inference(cell: Cell) -> tuple[Callable[[], None], Callable[[], None]]:
+    """A training step (forward, backward, AdamW) and a forward pass without gradients."""
+    method = METHODS[cell.method]
+    torch.manual_seed(0)
+    model = Encoder(cell.length, lambda layer: method.mixer(cell.length, layer))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(VOCABULARY, (cell.batch, cell.length))
+    labels = torch.arange(cell.batch) % 2
+
+    def train() -> None:
+        model.train()
+        functional.cross_entropy(model(tokens), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    @torch.inference_mode()
+    def infer() -> None:
+        model.eval()
+        model(tokens)
+
+    return train, infer
+
+
+def measure(cell: Cell) -> dict[str, float]:
+    """The figures of a cell: steps a second, and what the first step adds to the memory."""
+    c_library = ctypes.CDLL(None)
+    c_library.mallopt(MMAP_THRESHOLD, 1 << 16)  # gives freed tensors back at once
+    for run in training_and_inference(Cell(cell.method, WARM_UP_LENGTH, batch=1)):
+        run()
+    train, infer = training_and_inference(cell)
+    peak = peak_bytes_of(train)
+    c_library.mallopt(MMAP_THRESHOLD, 32 << 20)  # where the library's own threshold ends up
+    c_library.mallopt(TRIM_THRESHOLD, 64 << 20)
+    training = median_ms({"": train}, cell.repeats, warmups=1)[""]
+    inference = median_ms({"": infer}, cell.repeats, warmups=1)[""]
+    return {"training": 1e3 / training, "inference": 1e3 / inference, "memory": peak}
+
+
+def answer(cell: Cell) -> dict[str, float | str]:
+    """The figures, or why there are none."""
+    try:
+        return dict(measure(cell))
+    except MemoryError:
+        return {"outcome": "out of memory"}
+    except RuntimeError as error:
+        if "allocate memory" in str(error):
+            return {"outcome": "out of memory"}
+        raise
+
+
+def main() -> None:
+    cell = Cell(**json.load(sys.stdin))
+    limit = int(cell.gigabytes * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    torch.set_num_threads(cell.threads)
+    torch.backends.mha.set_fastpath_enabled(False)  # slower than SDPA on the CPU
+    print(json.dumps(answer(cell)))
+
+
+if __name__ == "__main__":
+    main()

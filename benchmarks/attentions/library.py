@@ -1,0 +1,68 @@
+"""Mixers from torch, PyG and small packages, with `[B, N, C]` in and out.
+
+Every package is imported when its mixer is made. What a package calls bucket or window is 64 rows
+long here, its features and projections are of the size that it has by default.
+"""
+
+import torch
+from torch import Tensor
+
+from benchmarks.attentions.encoder import CHANNELS, HEADS
+
+WINDOW = 64
+
+
+class SelfAttention(torch.nn.Module):
+    """`torch.nn.MultiheadAttention` without weights, which is SDPA in training.
+
+    In evaluation too, where `torch.backends.mha.set_fastpath_enabled(False)` has been called.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(CHANNELS, HEADS, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+def local_attention() -> torch.nn.Module:
+    from local_attention.transformer import LocalMHA
+
+    return LocalMHA(dim=CHANNELS, window_size=WINDOW, dim_head=CHANNELS // HEADS, heads=HEADS)
+
+
+def reformer() -> torch.nn.Module:
+    from reformer_pytorch import LSHSelfAttention
+
+    return LSHSelfAttention(CHANNELS, HEADS, bucket_size=WINDOW, n_hashes=4)
+
+
+def linformer(length: int) -> torch.nn.Module:
+    from linformer import LinformerSelfAttention
+
+    return LinformerSelfAttention(CHANNELS, length, k=256, heads=HEADS)
+
+
+def performer() -> torch.nn.Module:
+    from performer_pytorch import SelfAttention
+
+    return SelfAttention(CHANNELS, heads=HEADS)
+
+
+def linear_attention() -> torch.nn.Module:
+    from linear_attention_transformer.linear_attention_transformer import SelfAttention
+
+    return SelfAttention(CHANNELS, HEADS)
+
+
+def sinkhorn(length: int) -> torch.nn.Module:
+    from sinkhorn_transformer.sinkhorn_transformer import SinkhornSelfAttention
+
+    return SinkhornSelfAttention(CHANNELS, WINDOW, length, heads=HEADS)
+
+
+def pyg_performer() -> torch.nn.Module:
+    from torch_geometric.nn.attention import PerformerAttention
+
+    return PerformerAttention(CHANNELS, HEADS, head_channels=CHANNELS // HEADS)

@@ -1,0 +1,98 @@
+"""The results as tables in Markdown."""
+
+from collections.abc import Iterator
+
+from benchmarks.attentions.methods import METHODS
+from benchmarks.attentions.results import Outcome
+
+Outcomes = dict[tuple[str, int], Outcome]
+"""What came out, by method and length."""
+
+MEASURES = {
+    "training": "Training, steps a second",
+    "inference": "Inference, steps a second",
+    "memory": "Memory of a training step, MB",
+}
+OURS = "slice_sort"
+
+
+def tables(outcomes: Outcomes, batches: dict[int, int]) -> str:
+    """One table a measure, and a line on where SliceSort stands.
+
+    Args:
+        outcomes: by method and length.
+        batches: the lengths of the columns, and the batch of each.
+    """
+    parts = []
+    for measure, title in MEASURES.items():
+        parts += [f"### {title}", "", *_rows(measure, outcomes, batches), ""]
+        parts += [standing(measure, outcomes, batches), ""]
+    return "\n".join(parts + notes(outcomes))
+
+
+def best(measure: str, outcomes: Outcomes, length: int) -> str | None:
+    """The method with the best figure at a length: the most steps, or the least memory."""
+    values = {m: o[measure] for (m, n), o in outcomes.items() if n == length and measure in o}
+    return (min if measure == "memory" else max)(values, key=values.__getitem__, default=None)
+
+
+def standing(measure: str, outcomes: Outcomes, batches: dict[int, int]) -> str:
+    """Where SliceSort is first, and who is elsewhere."""
+    first = {length: best(measure, outcomes, length) for length in batches}
+    others = [
+        f"{METHODS[method].label} at {size(length)}"
+        for length, method in first.items()
+        if method not in (None, OURS)
+    ]
+    count = sum(method == OURS for method in first.values())
+    return f"SliceSort is first at {count} of {len(first)} lengths" + (
+        f"; elsewhere: {', '.join(others)}." if others else "."
+    )
+
+
+def size(length: int) -> str:
+    return f"{length // 1024}K" if length % 1024 == 0 else str(length)
+
+
+def notes(outcomes: Outcomes) -> list[str]:
+    """Why a cell has no figure, where its own word does not say it."""
+    lines = [
+        f"- {METHODS[method].label} at {size(length)} failed: {outcome['why']}"
+        for (method, length), outcome in outcomes.items()
+        if "why" in outcome
+    ]
+    absent = {m: METHODS[m].source for (m, _), o in outcomes.items() if _word(o) == "not installed"}
+    if absent:
+        packages = ", ".join(dict.fromkeys(absent.values()))
+        lines.append(f"- Not installed: {packages}. `{INSTALL}` installs them.")
+    return lines
+
+
+INSTALL = "pip install -c constraints.txt '.[peers]'"
+
+
+def _rows(measure: str, outcomes: Outcomes, batches: dict[int, int]) -> Iterator[str]:
+    columns = [f"{size(length)}, batch {batch}" for length, batch in batches.items()]
+    yield _line("Method", "Code", *columns)
+    yield _line("---", "---", *("---:" for _ in columns))
+    for name in dict.fromkeys(method for method, _ in outcomes):
+        method = METHODS[name]
+        cells = (_cell(measure, outcomes, name, length) for length in batches)
+        yield _line(method.label, method.source, *cells)
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(measure: str, outcomes: Outcomes, method: str, length: int) -> str:
+    outcome = outcomes.get((method, length), {})
+    if measure not in outcome:
+        return _word(outcome)
+    value = outcome[measure]
+    text = f"{value / 1e6:,.0f}" if measure == "memory" else f"{value:.3g}"
+    return f"**{text}**" if best(measure, outcomes, length) == method else text
+
+
+def _word(outcome: Outcome) -> str:
+    return outcome.get("outcome", "")

@@ -1,0 +1,109 @@
+"""Samples for a model of any kind, from what `slicegraph analyze --data` names."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slicegraph.cli.run_data import PREFIX, data_of_run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from slicegraph.predictor import MoleculePredictor
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a model is called with, what it is, and how many samples there are."""
+
+    inputs: tuple[Any, ...]
+    name: str
+    count: int
+
+
+def samples_for(model: Any, args: argparse.Namespace) -> Samples:
+    """At most ``args.samples`` samples of ``args.data``, as the model takes them."""
+    from slicegraph.predictor import MoleculePredictor
+
+    if args.samples < 1:
+        raise ValueError(f"--samples {args.samples}, expected at least 1")
+    if isinstance(model, MoleculePredictor):
+        return _molecules(model, args)
+    if len(args.data) > 1:
+        raise ValueError(f"--data {args.data[1]}: only SMILES can be several, for a graph model")
+    return _examples(model, args)
+
+
+def _molecules(model: "MoleculePredictor", args: argparse.Namespace) -> Samples:
+    from slicegraph.data.batch.collate import collate
+    from slicegraph.data.sets.datasets import load, names
+
+    name = args.data[0]
+    if name not in names() and not name.startswith(PREFIX):
+        return _smiles(model, args.data)
+    options: dict[str, Any] = {}
+    if name.startswith(PREFIX):
+        asked = {"targets": model.config.target_names or None, "task": model.config.task}
+        options = asked | data_of_run(args.model, name)
+        options = {key: value for key, value in options.items() if value is not None}
+    data = load(name, args.root, **options)
+    chosen = _some(_split(data.splits, args.split, name), args.samples)
+    meta = data.store.meta
+    model.check_features(meta["atom_vocabulary"], meta["bond_vocabulary"])
+    return Samples(
+        (collate(data.store, chosen, encode=None),), f"{name}, {args.split}", len(chosen)
+    )
+
+
+def _smiles(model: "MoleculePredictor", texts: Sequence[str]) -> Samples:
+    from slicegraph.data.batch.collate_graphs import collate_graphs
+    from slicegraph.data.molecule.feature_code import OGB_ATOM_CODE, OGB_BOND_CODE
+    from slicegraph.predictor import read_graph
+
+    model.check_features(OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+    graphs = []
+    for text in texts:
+        graph = read_graph(text)
+        if isinstance(graph, str):
+            raise ValueError(
+                f"--data {text!r} is neither a data set (`slicegraph datasets` lists them) nor a "
+                f"SMILES: {graph}"
+            )
+        graphs.append(graph)
+    return Samples((collate_graphs(graphs),), "SMILES", len(graphs))
+
+
+def _examples(model: Any, args: argparse.Namespace) -> Samples:
+    """Sequences or images of a task by name, or of a folder that has been written for one."""
+    from slicegraph.data.sequences.example_batch import example_batch
+    from slicegraph.data.sequences.sequence_store import SequenceStore
+    from slicegraph.data.sequences.tasks import TASKS, load_task
+
+    name = args.data[0]
+    if name not in TASKS and not Path(name).is_dir():
+        raise ValueError(
+            f"--data {name} is neither a task ({', '.join(TASKS)}) nor a folder of sequences"
+        )
+    store = load_task(name, args.root).store if name in TASKS else SequenceStore(name)
+    chosen = _some(_split(store.splits, args.split, name), args.samples)
+    batch = example_batch(store, chosen, getattr(model.config, "max_length", None))
+    inputs = (batch.x,) if batch.mask is None else (batch.x, batch.mask)
+    return Samples(inputs, f"{Path(name).name}, {args.split}", len(chosen))
+
+
+def _split(splits: dict[str, "np.ndarray"], name: str, data: str) -> "np.ndarray":
+    if name not in splits:
+        raise ValueError(f"{data} has no split {name!r}, expected {', '.join(splits)}")
+    if not len(splits[name]):
+        raise ValueError(f"split {name!r} of {data} has no samples")
+    return splits[name]
+
+
+def _some(positions: "np.ndarray", most: int) -> "np.ndarray":
+    """From the whole of a split, at equal distances: files are often in the order of the labels."""
+    import numpy as np
+
+    count = min(most, len(positions))
+    return positions[np.arange(count) * len(positions) // count]

@@ -1,0 +1,149 @@
+"""Looks into the mixing layers of a model, and writes a page of what they do.
+
+The page has the singular spectrum and the effective rank of what every layer mixes, heat maps of
+the sorted rows, the permutation of a channel, and how a softmax smooths as there is more to attend
+to. With --twin it shows another model, such as one with attention, on the same samples.
+analysis.html, analysis.json and figures/ are written; those that are there are replaced.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slicegraph.cli.analysis_data import Samples, samples_for
+
+if TYPE_CHECKING:
+    from slicegraph.analysis import Findings
+
+EPILOG = """\
+examples:
+  slicegraph analyze runs/mini --data mini
+  slicegraph analyze runs/mini --data "CCO" "c1ccccc1" --sample 1
+  slicegraph analyze runs/sort --twin runs/qkv --data digits --layer 2 --channel 7 --out look
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The models, the samples, and what of them is drawn."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="the folder of a run or of a saved model, or a checkpoint")
+    add("--twin", metavar="MODEL", help="another model, to be shown beside it")
+    add(
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="NAME",
+        help="a data set or a task by name, csv:PATH, SMILES, or a folder of sequences",
+    )
+    add("--split", default="valid", help="a split of it (%(default)s)")
+    add("--samples", type=int, default=32, metavar="N", help="how many (%(default)s)")
+    add("--root", default="dataset", help="the folder of the data sets (%(default)s)")
+    add("--sample", type=int, default=0, metavar="N", help="the one that is drawn, from 0")
+    add("--layer", type=int, metavar="N", help="whose permutation is drawn, from 1")
+    add("--channel", type=int, metavar="N", help="whose permutation is drawn, from 0")
+    add("--out", metavar="DIR", help="where to write; analysis in the folder of the model")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints a table of the ranks, and where the page is."""
+    from slicegraph.analysis import Choice, softmax_smoothing, write_analysis
+
+    named = _models(args)
+    samples = samples_for(next(iter(named.values())), args)
+    models = [_look(name, model, samples) for name, model in named.items()]
+    _check_sorts(models[0], args)
+    choice = Choice(args.sample, 1 if args.layer is None else args.layer, args.channel or 0)
+    facts = _facts(list(named.values()), models, samples)
+    place = write_analysis(_folder(args), models, softmax_smoothing(), choice, facts)
+    print("\n".join(_table(models)))
+    print(f"page    {place}\nnumbers {place.with_suffix('.json')}")
+
+
+def _models(args: argparse.Namespace) -> dict[str, Any]:
+    """By the name of their folder; by that and their mixer, if they have the same."""
+    paths = [Path(path) for path in (args.model, args.twin) if path is not None]
+    models = [load_any(path) for path in paths]
+    if len({type(model) for model in models}) > 1:
+        kinds = " and ".join(type(model).__name__ for model in models)
+        raise ValueError(f"--twin {args.twin} is of another kind: {kinds}")
+    names = [_name(path) for path in paths]
+    if len(set(names)) < len(names):
+        names = [f"{name} {model.config.mixer}" for name, model in zip(names, models, strict=True)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"--twin {args.twin} has the name and the mixer of {args.model}")
+    return dict(zip(names, models, strict=True))
+
+
+def load_any(path: Path) -> Any:
+    """A model of any kind, from its folder, the folder of its run, or a checkpoint."""
+    from slicegraph import models, predictor
+
+    for folder in (path, path / "model"):
+        if (folder / "config.json").is_file():
+            model = models.load(folder)
+            return predictor.load(path) if isinstance(model, models.GraphSliceformer) else model
+    return predictor.load(path)
+
+
+def _name(path: Path) -> str:
+    """That of the run, whichever part of it was given."""
+    path = path.resolve()
+    if path.is_file():
+        path = path.parent
+    return path.parent.name if path.name in ("model", "checkpoints") else path.name
+
+
+def _look(name: str, model: Any, samples: Samples) -> "Findings":
+    from slicegraph.analysis import measure, trace
+
+    try:
+        return measure(name, trace(model, *samples.inputs))
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"{name} cannot be analysed on {samples.name}: {error}") from error
+
+
+def _check_sorts(model: "Findings", args: argparse.Namespace) -> None:
+    asked = [name for name in ("layer", "channel") if getattr(args, name) is not None]
+    if asked and not model.sorts:
+        raise ValueError(
+            f"--{asked[0]}: {model.name} has no layers that sort (its mixer is {model.mixer}), and "
+            "so no permutation; give a sorting model first, and this one as --twin"
+        )
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    if args.out is not None:
+        return Path(args.out)
+    model = Path(args.model)
+    return (model.parent if model.is_file() else model) / "analysis"
+
+
+def _facts(
+    models: Sequence[Any], findings: Sequence["Findings"], samples: Samples
+) -> dict[str, Any]:
+    layer = findings[0].traces[0]
+    rows = layer.ptr.diff()
+    low, high = int(rows.min()), int(rows.max())
+    sizes = [sum(value.numel() for value in model.parameters()) for model in models]
+    return {
+        "data": samples.name,
+        "samples": samples.count,
+        "rows of a sample": f"{low}" if low == high else f"{low} to {high}",
+        "channels": layer.mixed.shape[1],
+        "model": type(models[0]).__name__,
+        "layers": len(findings[0].layers),
+        "parameters": " / ".join(f"{size:,}" for size in sizes),
+        "mixer": " / ".join(model.mixer for model in findings),
+    }
+
+
+def _table(models: Sequence["Findings"]) -> list[str]:
+    from slicegraph.analysis.page import rank_rows
+    from slicegraph.report.markup import cell
+
+    head, rows = rank_rows(models)
+    means = ["mean", *(cell for model in models for cell in (model.effective_rank, None, None))]
+    cells = [head, *([cell(value) for value in row] for row in [*rows, means])]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in cells]

@@ -1,0 +1,77 @@
+"""`slicegraph evaluate` for a model of sequences or images."""
+
+import argparse
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from slicegraph.cli.run_data import settings_of_run
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from slicegraph.data.sequences.sequence_set import SequenceSet
+
+_OF_MOLECULES = ("smiles", "target", "metric", "split_by", "split_seed", "fractions")
+
+
+def evaluate_task(model: Any, args: argparse.Namespace) -> None:
+    """Prints the accuracy on a split of the task that the model was trained for."""
+    import numpy as np
+
+    from slicegraph.data.store.atomic_file import write_atomically
+
+    dataset = _dataset(args)
+    _check_fit(model, dataset)
+    if args.split not in (*dataset.splits, "all"):
+        known = ", ".join([*dataset.splits, "all"])
+        raise ValueError(f"{dataset.name} has no split {args.split!r}, expected {known}")
+    everything = np.arange(len(dataset.store))
+    positions = everything if args.split == "all" else dataset.splits[args.split]
+    classes = model.predict_set(dataset, positions, args.batch_size).argmax(-1)
+    dataset.evaluator.update(dataset.labels(positions), classes)
+    print(f"{args.split} {dataset.evaluator.name} {dataset.evaluator.compute():.4g}")
+    if args.out:
+        write_atomically(Path(args.out), _table(dataset, positions, classes))
+        print(f"{len(positions):,} {dataset.noun} in {args.out}")
+
+
+def _dataset(args: argparse.Namespace) -> "SequenceSet":
+    from slicegraph.train.sequence_data import load_set
+    from slicegraph.train.task_presets import TASK_PRESETS
+
+    for name in _OF_MOLECULES:
+        if getattr(args, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} is for a model of molecules")
+    settings = settings_of_run(Path(args.model))
+    if settings is None or settings.task not in TASK_PRESETS:
+        raise ValueError(
+            f"{args.model} is not in the folder of a run, which says what it was trained for"
+        )
+    data = settings.data if args.data is None else args.data
+    return load_set(replace(settings, root=args.root, data=data))
+
+
+def _check_fit(model: Any, dataset: "SequenceSet") -> None:
+    own, theirs = model.config.num_classes, dataset.task.num_classes
+    if own != theirs:
+        raise ValueError(
+            f"the model does not fit {dataset.name}: it knows {own} classes, the data have {theirs}"
+        )
+
+
+def _table(
+    dataset: "SequenceSet", positions: "np.ndarray", classes: "np.ndarray"
+) -> Iterator[bytes]:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    (name,) = dataset.task.target_names
+    table.writerow([*dataset.columns, f"{name}_true", f"{name}_pred"])
+    for row, (label,), found in zip(
+        dataset.rows(positions), dataset.labels(positions), classes, strict=True
+    ):
+        table.writerow([*row, int(label), found])
+    yield text.getvalue().encode()

@@ -1,0 +1,119 @@
+"""ListOps, Pathfinder and Path-X: generated, or from the files of the Long Range Arena."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from slicegraph.data.sequences import lra_files
+from slicegraph.data.sequences.contents import (
+    FRACTIONS,
+    SEED,
+    Contents,
+    Request,
+    TaskError,
+    in_parts,
+    random_order,
+)
+from slicegraph.data.sequences.listops import TOKENS, generate_listops
+from slicegraph.data.sequences.pathfinder import PATHFINDER
+from slicegraph.data.sequences.pathfinder_images import generate_pathfinder
+from slicegraph.data.sequences.sequences import Sequences
+from slicegraph.data.sets.splits import SPLIT_NAMES
+
+EXAMPLES = {"listops": 20_000, "pathfinder": 20_000, "pathx": 5_000}
+"""How many are generated unless told otherwise."""
+_DIGITS = tuple(map(str, range(10)))
+_JOINED = ("apart", "joined")
+_PART = 2048
+_FILES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
+_FOLDERS = {32: "pathfinder32", 128: "pathfinder128"}
+
+
+def listops(request: Request) -> Contents:
+    """Expressions of 501 to 1,999 tokens and their values."""
+    if request.data is not None:
+        folder = request.folder("the folder lra_release, or that of basic_train.tsv")
+        return _official_listops(folder)
+    count = request.examples or EXAMPLES["listops"]
+    source = {"generator": "listops", "seed": SEED, "examples": count}
+    return Contents(_expressions(count), _splits(count), _DIGITS, len(TOKENS), source=source)
+
+
+def pathfinder(request: Request, size: int = 32) -> Contents:
+    """Pictures as sequences of pixels, and whether the marked ends are joined."""
+    if request.data is not None:
+        return _official_pathfinder(request, size)
+    count = request.examples or EXAMPLES[request.task]
+    source = {"generator": "pathfinder", "seed": SEED, "examples": count, "image_size": size}
+    return Contents(_pictures(count, size), _splits(count), _JOINED, source=source)
+
+
+def pathx(request: Request) -> Contents:
+    """Pathfinder at 128 pixels: sequences of 16,384."""
+    return pathfinder(request, 128)
+
+
+def find_file(folder: Path, name: str) -> Path:
+    """A file or folder of this name in a folder, or anywhere below it."""
+    found = folder / name
+    if not found.exists():
+        found = min(folder.rglob(name), default=found)
+    if not found.exists():
+        raise TaskError(f"train: there is no {name} in {folder} or below it; see --data")
+    return found
+
+
+def _splits(count: int) -> dict[str, int]:
+    if count < 10:
+        raise TaskError(f"train: examples = {count}, expected at least 10")
+    ends = [0, *(round(count * sum(FRACTIONS[: k + 1])) for k in range(3))]
+    return dict(zip(SPLIT_NAMES, np.diff(ends).tolist(), strict=True))
+
+
+def _part_seeds() -> Iterator[int]:
+    """The seeds of the parts, of which the whole is made."""
+    number = 0
+    while True:
+        yield int(np.random.SeedSequence([SEED, number]).generate_state(1)[0])
+        number += 1
+
+
+def _expressions(count: int) -> Iterator[Sequences]:
+    """No expression comes twice; of those that came a few bytes each are remembered."""
+    seen: set[bytes] = set()
+    for seed in _part_seeds():
+        part = generate_listops(min(_PART, count - len(seen)), seed)
+        names = [hashlib.blake2b(one.tobytes(), digest_size=12).digest() for one in part]
+        new = [i for i, name in enumerate(names) if name not in seen]
+        seen.update(names)
+        yield from in_parts(
+            ([part.elements[part.ptr[i] : part.ptr[i + 1]]], part.labels[i]) for i in new
+        )
+        if len(seen) >= count:
+            return
+
+
+def _pictures(count: int, size: int) -> Iterator[Sequences]:
+    for start, seed in zip(range(0, count, _PART), _part_seeds(), strict=False):
+        yield generate_pathfinder(min(_PART, count - start), seed, PATHFINDER[size])
+
+
+def _official_listops(folder: Path) -> Contents:
+    paths = [find_file(folder, name) for name in _FILES]
+    parts = [lra_files.read_listops(path) for path in paths]
+    splits = {name: len(part) for name, part in zip(SPLIT_NAMES, parts, strict=True)}
+    return Contents(parts, splits, _DIGITS, len(TOKENS), source={"files": "lra_release"})
+
+
+def _official_pathfinder(request: Request, size: int) -> Contents:
+    name = _FOLDERS[size]
+    folder = request.folder(f"the folder lra_release, with {name}/curv_contour_length_14")
+    place = folder if (folder / "metadata").is_dir() else find_file(folder, name)
+    if not (place / "metadata").is_dir():
+        place = find_file(place, "curv_contour_length_14")
+    listed = lra_files.list_pathfinder(place)
+    order, splits = random_order(len(listed))
+    samples = (lra_files.read_picture(*listed[i]) for i in order)
+    return Contents(in_parts(samples), splits, _JOINED, source={"files": f"lra_release/{name}"})

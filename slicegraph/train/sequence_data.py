@@ -1,0 +1,57 @@
+"""A task of sequences or images for Lightning."""
+
+from typing import Any
+
+from torch.utils.data import DataLoader, Dataset
+
+from slicegraph.data.batch.batch_sampler import SizeGroupedBatchSampler
+from slicegraph.data.batch.loader import batch_loader
+from slicegraph.data.sequences.example_batch import ExampleBatch
+from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.data.sequences.tasks import load_task
+from slicegraph.train.config import TrainConfig
+from slicegraph.train.data import RunData
+from slicegraph.train.task_model import image_size
+
+
+class BatchesOfTask(Dataset[ExampleBatch]):
+    """The data set whose items are batches: ``batches[numbers]`` are these samples of a split."""
+
+    def __init__(self, dataset: SequenceSet, split: str, max_length: int | None) -> None:
+        self.dataset, self.max_length = dataset, max_length
+        self.positions = dataset.splits[split]
+
+    def __getitem__(self, numbers: list[int]) -> ExampleBatch:
+        return self.dataset.batch(self.positions[numbers], self.max_length)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+class SequenceData(RunData[SequenceSet]):
+    """The splits of a task; sequences of like length are together, so that little is padded."""
+
+    def _load(self, progress: bool) -> SequenceSet:
+        return load_set(self.config)
+
+    def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:
+        batches = BatchesOfTask(self.dataset, split, self._max_length())
+        sizes = self.dataset.store.lengths[batches.positions]
+        sampler = SizeGroupedBatchSampler(
+            sizes, batch_size, rank=self.rank, world=self.world, **options
+        )
+        return batch_loader(batches, sampler, self.config.workers)
+
+    def _max_length(self) -> int | None:
+        """What the model can read of a sequence, if there is a model yet."""
+        module: Any = None if self.trainer is None else self.trainer.lightning_module
+        config = getattr(getattr(module, "model", None), "config", None)
+        return getattr(config, "max_length", None)
+
+
+def load_set(config: TrainConfig) -> SequenceSet:
+    """The task of a run, as its settings describe it."""
+    named = config.task or ""
+    data = None if config.data == named else config.data
+    size = image_size(config) if named == "images" else None
+    return load_task(named, config.root, data, config.examples, size)

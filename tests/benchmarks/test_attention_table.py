@@ -1,0 +1,140 @@
+"""The efficiency table: cells in their processes, the file they are kept in, what is printed."""
+
+import json
+import sys
+from dataclasses import asdict, replace
+
+import pytest
+
+from benchmarks.attention import batches_of, measure, parse
+from benchmarks.attentions import process
+from benchmarks.attentions.cell import Cell
+from benchmarks.attentions.figure import draw
+from benchmarks.attentions.methods import METHODS, Method
+from benchmarks.attentions.results import Results
+from benchmarks.attentions.table import best, tables
+
+CELL = Cell("slice_sort", 1024, batch=1, repeats=1)
+FIGURES = {"training": 2.0, "inference": 8.0, "memory": 3_000_000}
+OUTCOMES = {
+    ("slice_sort", 1024): FIGURES,
+    ("attention", 1024): {"training": 1.0, "inference": 9.0, "memory": 4_000_000},
+    ("slice_sort", 2048): {"training": 0.5, "inference": 2.0, "memory": 6_000_000},
+    ("attention", 2048): {"outcome": "out of memory"},
+}
+
+
+def python(code):
+    return (sys.executable, "-c", code)
+
+
+def test_a_cell_answers_with_two_speeds_and_a_peak():
+    outcome = process.run(CELL)
+    assert set(outcome) == {"training", "inference", "memory"}
+    assert min(outcome.values()) > 0
+
+
+def test_a_cell_that_needs_more_than_its_memory_says_so():
+    cell = replace(CELL, method="sinkformer", batch=64, gigabytes=2.0)
+    assert process.run(cell) == {"outcome": "out of memory"}
+
+
+def test_a_process_that_takes_too_long_is_too_slow():
+    cell = replace(CELL, seconds=0.5)
+    assert process.run(cell, python("import time; time.sleep(60)")) == {"outcome": "too slow"}
+
+
+def test_a_killed_process_is_out_of_memory():
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert process.run(CELL, python(code)) == {"outcome": "out of memory"}
+
+
+def test_a_failed_process_gives_its_last_line():
+    outcome = process.run(CELL, python("raise ValueError('no such thing')"))
+    assert outcome == {"outcome": "failed", "why": "ValueError: no such thing"}
+
+
+def test_an_absent_package_is_not_installed(monkeypatch):
+    absent = Method("Absent", "absent-package", lambda length, layer: None, "absent_package")
+    monkeypatch.setitem(METHODS, "absent", absent)
+    outcome = process.run(replace(CELL, method="absent"))
+    assert outcome == {"outcome": "not installed"}
+    text = tables({("absent", 1024): outcome}, {1024: 1})
+    assert "absent-package" in text
+    assert "pip install -c constraints.txt '.[peers]'" in text
+
+
+def test_a_finished_cell_is_found_in_the_file_again(tmp_path):
+    file = tmp_path / "deep" / "out.jsonl"
+    Results(file).add(CELL, FIGURES)
+    assert Results(file).find(CELL) == asdict(CELL) | FIGURES
+    assert Results(file).find(replace(CELL, batch=2)) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "limit"), [("out of memory", "gigabytes"), ("too slow", "seconds")]
+)
+def test_a_stopped_cell_runs_again_with_a_higher_limit_only(tmp_path, outcome, limit):
+    results = Results(tmp_path / "out.jsonl")
+    results.add(CELL, {"outcome": outcome})
+    room = getattr(CELL, limit)
+    assert results.find(replace(CELL, **{limit: room / 2})) is not None
+    assert results.find(replace(CELL, **{limit: room * 2})) is None
+
+
+def test_a_broken_line_is_named(tmp_path):
+    file = tmp_path / "out.jsonl"
+    file.write_text(json.dumps(asdict(CELL)) + "\n{half")
+    with pytest.raises(ValueError, match=r"line 2 of .*out\.jsonl"):
+        Results(file)
+
+
+def test_finished_cells_are_skipped(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr("benchmarks.attention.run", lambda cell: ran.append(cell) or FIGURES)
+    words = ["--quick", "--methods", "slice_sort", "linear", "--out", str(tmp_path / "out.jsonl")]
+    first = measure(parse(words))
+    assert [cell.method for cell in ran] == ["slice_sort", "linear"]
+    again = measure(parse(words))
+    assert len(ran) == 2
+    assert again["linear", 1024]["training"] == first["linear", 1024]["training"]
+
+
+def test_failures_are_not_kept(tmp_path, monkeypatch):
+    outcome = {"outcome": "failed", "why": "ValueError"}
+    monkeypatch.setattr("benchmarks.attention.run", lambda cell: outcome)
+    file = tmp_path / "out.jsonl"
+    measure(parse(["--quick", "--methods", "linear", "--out", str(file)]))
+    assert not file.exists()
+
+
+def test_a_batch_has_the_same_rows_at_all_lengths_unless_it_is_given():
+    assert batches_of(parse(["--lengths", "1024", "4096", "16384"])) == {1024: 8, 4096: 2, 16384: 1}
+    assert batches_of(parse(["--lengths", "4096", "--batch", "32"])) == {4096: 32}
+
+
+def test_a_length_that_blocks_do_not_divide_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--lengths", "1000"])
+    assert "length 1000 is not a multiple of 1024" in capsys.readouterr().err
+
+
+def test_the_best_has_the_most_steps_and_the_least_memory():
+    assert best("training", OUTCOMES, 1024) == "slice_sort"
+    assert best("inference", OUTCOMES, 1024) == "attention"
+    assert best("memory", OUTCOMES, 1024) == "slice_sort"
+    assert best("memory", {}, 1024) is None
+
+
+def test_the_table_has_figures_reasons_and_who_is_first():
+    text = tables(OUTCOMES, {1024: 8, 2048: 4})
+    assert "| Method | Code | 1K, batch 8 | 2K, batch 4 |" in text
+    assert "| SliceSort | slicegraph | **2** | **0.5** |" in text
+    assert "| Attention (SDPA) | torch | 1 | out of memory |" in text
+    assert "SliceSort is first at 1 of 2 lengths; elsewhere: Attention (SDPA) at 1K." in text
+
+
+def test_the_figure_is_a_png(tmp_path):
+    file = tmp_path / "attention.png"
+    draw(OUTCOMES, {1024: 8, 2048: 4}, file)
+    assert file.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,182 @@
+"""`slicegraph analyze`: models of every kind, and mistakes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.small_figures import make_figures_small
+from support.small_models import save_model, small_model, write_checkpoint
+from support.tiny_run import write_table
+from support.traced_models import image_model, sequence_model
+
+from slicegraph.analysis import write
+from slicegraph.cli import main
+from slicegraph.data.sequences.listops import generate_listops
+from slicegraph.data.sequences.sequence_store import write_sequences
+
+SMILES = ["CCO", "c1ccccc1O", "CC(=O)NC"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    from slicegraph.analysis import smoothing
+
+    make_figures_small(monkeypatch, write)
+    monkeypatch.setattr(smoothing.softmax_smoothing, "__defaults__", ((10, 100), 2, 1.0, 0))
+
+
+def numbers(folder: Path) -> dict:
+    return json.loads((folder / "analysis.json").read_text())
+
+
+@pytest.fixture
+def molecules(tmp_path) -> Path:
+    return save_model(tmp_path / "mine", mixer="sort_attn")
+
+
+@pytest.fixture
+def listops(tmp_path) -> Path:
+    sequences = generate_listops(10, min_length=2, max_length=50)
+    splits = {"train": 6, "valid": 4}
+    write_sequences(tmp_path / "lists", sequences, splits, list("0123456789"), 16)
+    return tmp_path / "lists"
+
+
+def test_smiles_are_analysed_and_the_ranks_printed(molecules, capsys):
+    assert main(["analyze", str(molecules), "--data", *SMILES]) == 0
+    head, *rows, page, file = capsys.readouterr().out.splitlines()
+    told = numbers(molecules / "analysis")
+    columns = [column.strip() for column in head.split("  ")]
+    assert columns == ["layer", "mine rank", "mine first share", "mine block rank"]
+    ranks = [layer["mixed"]["effective_rank"] for layer in told["models"][0]["layers"]]
+    assert [row.split()[:2] for row in rows] == [
+        *([str(number), f"{rank:.3f}"] for number, rank in enumerate(ranks, start=1)),
+        ["mean", f"{sum(ranks) / len(ranks):.3f}"],
+    ]
+    assert page == f"page    {molecules / 'analysis' / 'analysis.html'}"
+    assert file == f"numbers {molecules / 'analysis' / 'analysis.json'}"
+    assert told["facts"]["samples"] == 3
+
+
+def test_twin_is_shown_beside_it(tmp_path, molecules):
+    twin = save_model(tmp_path / "twin", mixer="qkv")
+    out = tmp_path / "look"
+    command = ["analyze", str(molecules), "--twin", str(twin), "--data", *SMILES, "--out", str(out)]
+    assert main([*command, "--layer", "2", "--channel", "3", "--sample", "1"]) == 0
+    told = numbers(out)
+    assert [model["mixer"] for model in told["models"]] == ["sort_attn ascending", "qkv"]
+    chosen = {name: told["permutation"][name] for name in ("layer", "channel", "sample")}
+    assert chosen == {"layer": 2, "channel": 3, "sample": 1}
+    assert len(told["permutation"]["sources"]) == 7  # the atoms of phenol
+
+
+def test_models_of_one_name_are_told_apart_by_their_mixers(tmp_path, molecules):
+    twin = save_model(tmp_path / "other" / "mine", mixer="attn")
+    assert main(["analyze", str(molecules), "--twin", str(twin), "--data", "CCO"]) == 0
+    names = [model["name"] for model in numbers(molecules / "analysis")["models"]]
+    assert names == ["mine sort_attn", "mine attn"]
+
+
+def test_checkpoint_of_a_run_is_analysed_under_the_name_of_the_run(tmp_path):
+    file = write_checkpoint(tmp_path / "run" / "checkpoints" / "best.ckpt", small_model())
+    out = tmp_path / "look"
+    assert main(["analyze", str(file), "--data", "CCO", "--out", str(out)]) == 0
+    assert numbers(out)["models"][0]["name"] == "run"
+
+
+def test_split_of_a_file_is_analysed(tmp_path):
+    table, model = (
+        write_table(tmp_path / "t.csv"),
+        save_model(tmp_path / "m", target_names=("gap",)),
+    )
+    options = ["--root", str(tmp_path / "dataset"), "--split", "train", "--samples", "5"]
+    assert main(["analyze", str(model), "--data", f"csv:{table}", *options]) == 0
+    facts = numbers(model / "analysis")["facts"]
+    assert (facts["samples"], facts["data"]) == (5, f"csv:{table}, train")
+
+
+@pytest.mark.parametrize("mixer", ["sort", "qkv"])
+def test_sequences_of_a_folder_are_analysed(tmp_path, listops, mixer):
+    sequence_model(mixer).save(tmp_path / "model")
+    assert main(["analyze", str(tmp_path), "--data", str(listops), "--samples", "3"]) == 0
+    told = numbers(tmp_path / "analysis")
+    assert told["facts"]["samples"] == 3
+    assert told["facts"]["model"] == "SequenceSliceformer"
+    assert (told["permutation"] is None) == (mixer == "qkv")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data", "mimi"], "--data 'mimi' is neither a data set"),
+        (["--data", "CCO", "C("], "--data 'C(' is neither a data set"),
+        (["--data", "CCO", "--layer", "3"], "mine has no layer 3, they are 1..2"),
+        (["--data", "CCO", "--channel", "16"], "layer 1 of mine has no channel 16"),
+        (["--data", "CCO", "--sample", "1"], "there is no sample 1, they are 0..0"),
+        (["--data", "CCO", "--samples", "0"], "--samples 0, expected at least 1"),
+        (["--data", "csv:nowhere.csv"], "nowhere.csv"),
+        (["--data", "CCO", "--twin", "nowhere"], "there is no model in nowhere"),
+    ],
+)
+def test_mistake_is_named_and_nothing_written(molecules, capsys, options, message):
+    assert main(["analyze", str(molecules), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (molecules / "analysis").exists()
+
+
+def test_data_is_required(molecules, capsys):
+    with pytest.raises(SystemExit):
+        main(["analyze", str(molecules)])
+    assert "the following arguments are required: --data" in capsys.readouterr().err
+
+
+def test_layer_of_a_model_that_does_not_sort_is_refused(tmp_path, capsys):
+    model = save_model(tmp_path / "graphormer", mixer="qkv")
+    assert main(["analyze", str(model), "--data", "CCO", "--channel", "0"]) == 2
+    told = capsys.readouterr().err
+    assert "--channel: graphormer has no layers that sort (its mixer is qkv)" in told
+
+
+def test_twin_of_another_kind_is_refused(tmp_path, molecules, capsys):
+    sequence_model().save(tmp_path / "words")
+    twin = ["--twin", str(tmp_path / "words")]
+    assert main(["analyze", str(molecules), *twin, "--data", "CCO"]) == 2
+    assert (
+        "is of another kind: MoleculePredictor and SequenceSliceformer" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (["nowhere"], "--data nowhere is neither a task (listops, "),
+        (["lists", "lists"], "only SMILES can be several"),
+        (["lists", "--split", "test"], "has no split 'test', expected train, valid"),
+    ],
+)
+def test_mistake_with_sequences_is_named(tmp_path, listops, monkeypatch, capsys, data, message):
+    monkeypatch.chdir(tmp_path)
+    sequence_model().save("words")
+    assert main(["analyze", "words", "--data", *data]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_sequences_are_cut_to_the_length_of_the_model(tmp_path, listops):
+    sequence_model(max_length=3, readout="mean").save(tmp_path / "words")
+    assert main(["analyze", str(tmp_path / "words"), "--data", str(listops)]) == 0
+    assert numbers(tmp_path / "words" / "analysis")["facts"]["rows of a sample"] == "3"
+
+
+def test_images_of_a_task_by_name_are_analysed_beside_a_twin(tmp_path):
+    for mixer in ("sort", "qkv"):
+        image_model(mixer).save(tmp_path / mixer)
+    twin = ["--twin", str(tmp_path / "qkv"), "--root", str(tmp_path / "dataset")]
+    assert main(["analyze", str(tmp_path / "sort"), *twin, "--data", "digits"]) == 0
+    facts = numbers(tmp_path / "sort" / "analysis")["facts"]
+    assert (facts["model"], facts["rows of a sample"]) == ("VisionSliceformer", "17")
+
+
+def test_samples_that_the_model_cannot_read_are_refused(tmp_path, listops, capsys):
+    sequence_model(vocabulary=3).save(tmp_path / "words")
+    assert main(["analyze", str(tmp_path / "words"), "--data", str(listops)]) == 2
+    assert "words cannot be analysed on lists, valid: " in capsys.readouterr().err

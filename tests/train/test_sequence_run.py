@@ -1,0 +1,234 @@
+"""Runs of tasks by name: sequences and images through the engine of the molecules."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support.tiny_run import MODEL
+
+import slicegraph
+from slicegraph.cli import main
+from slicegraph.report.scores import confusion_matrix
+from slicegraph.train import TrainConfig, train
+from slicegraph.train.sequence_data import SequenceData
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def write_stripes(folder, count: int = 30):
+    """Pictures of 8 x 8 pixels with stripes: upright ones, and ones that lie."""
+    rng = np.random.default_rng(0)
+    for name in ("lying", "upright"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            pixels = rng.integers(0, 60, (8, 8, 3), dtype=np.uint8)
+            lines = pixels if name == "lying" else pixels.transpose(1, 0, 2)
+            lines[number % 2 :: 2] += 180
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+    return folder
+
+
+def stripes(folder, **settings) -> TrainConfig:
+    """Six batches of eight an epoch, three epochs."""
+    defaults = {
+        "task": "images",
+        "data": str(folder / "stripes"),
+        "root": str(folder / "dataset"),
+        "out": str(folder / "run"),
+        "model": {**MODEL, "image_size": 8, "patch_size": 4},
+        "batch_size": 8,
+        "epochs": 3,
+        "lr": 1e-2,
+        "dropout": 0.1,
+        "accelerator": "cpu",
+        "threads": 1,
+    }
+    if not (folder / "stripes").exists():
+        write_stripes(folder / "stripes")
+    return TrainConfig(**(defaults | settings))
+
+
+def expressions(folder, **settings) -> TrainConfig:
+    """ListOps, cut after 64 tokens: sequences for a moment's run."""
+    return stripes(
+        folder,
+        task="listops",
+        data="mini",
+        examples=40,
+        epochs=1,
+        **{"model": {**MODEL, "max_length": 64}, **settings},
+    )
+
+
+def table(path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return train(stripes(tmp_path_factory.mktemp("stripes")), progress=False)
+
+
+def test_the_score_is_the_share_of_right_rows_of_the_table(finished):
+    rows = table(finished.folder / "predictions" / "test.csv")
+    right = [row["class_true"] == row["class_pred"] for row in rows]
+    assert finished.metric == "accuracy"
+    assert finished.test == pytest.approx(np.mean(right))
+    assert len({row["index"] for row in rows}) == len(rows) == 6
+
+
+def test_the_log_and_the_data_card_name_what_is_counted(finished):
+    assert "images_per_second" in table(finished.folder / "log.csv")[0]
+    card = json.loads((finished.folder / "data.json").read_text())
+    assert card["class_names"] == ["lying", "upright"]
+    assert card["splits"] == {"train": 48, "valid": 6, "test": 6}
+
+
+def test_the_page_has_a_confusion_matrix_with_the_names_of_the_classes(finished):
+    from slicegraph.report import write_report
+    from slicegraph.report.run_folder import read_run
+
+    page = write_report(finished.folder).read_text()
+    assert "Confusion matrix" in page
+    assert "molecules" not in page.split("<h2>Repeat it")[0].split("<body")[-1]
+    (target,) = read_run(finished.folder).predictions["test"]
+    rows = table(finished.folder / "predictions" / "test.csv")
+    counts = confusion_matrix(target.true, target.predicted, 2)
+    for true, found in np.ndindex(2, 2):
+        pairs = [(int(row["class_true"]), int(row["class_pred"])) for row in rows]
+        assert counts[true, found] == pairs.count((true, found))
+    assert target.class_name(1) == "upright"
+    assert (finished.folder / "figures" / "confusion.png").is_file()
+
+
+def test_the_saved_model_predicts_the_table_from_pixels(finished):
+    data = SequenceData(TrainConfig.read(finished.folder / "config.yaml"))
+    data.setup()
+    pixels, _ = data.dataset.arrays("test")
+    rows = table(finished.folder / "predictions" / "test.csv")
+    for place in (finished.folder, finished.model, finished.folder / "checkpoints/best.ckpt"):
+        found = slicegraph.load(place).predict(pixels)
+        assert found.argmax(-1).tolist() == [int(row["class_pred"]) for row in rows]
+        np.testing.assert_allclose(found.sum(-1), 1)
+
+
+def test_evaluate_gives_the_accuracy_of_the_run_and_its_table(finished, tmp_path, capsys):
+    root = str(finished.folder.parent / "dataset")
+    out = tmp_path / "found.csv"
+    arguments = ["evaluate", str(finished.folder), "--split", "test", "--root", root]
+    assert main([*arguments, "--out", str(out)]) == 0
+    assert capsys.readouterr().out.startswith(f"test accuracy {finished.test:.4g}\n6 images in")
+    expected = table(finished.folder / "predictions" / "test.csv")
+    assert [row["class_pred"] for row in table(out)] == [row["class_pred"] for row in expected]
+
+
+def test_smiles_are_refused_with_what_the_model_takes(finished, capsys):
+    assert main(["predict", str(finished.folder), "CCO"]) == 2
+    assert "is a model of images, not of molecules" in capsys.readouterr().err
+
+
+def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(finished, tmp_path):
+    from slicegraph.train.stop import StepLimit
+
+    class Enough(Exception):
+        pass
+
+    def stop(self, trainer, pl_module, *arguments):
+        if trainer.global_step == 9:
+            raise Enough
+
+    config = stripes(finished.folder.parent, out=str(tmp_path / "run"), checkpoint_steps=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StepLimit, "on_train_batch_end", stop)
+        with pytest.raises(Enough):
+            train(config, progress=False)
+    resumed = train(resume=tmp_path / "run", progress=False)
+    files = [run / "checkpoints" / "last.ckpt" for run in (finished.folder, resumed.folder)]
+    expected, found = (torch.load(file, weights_only=True)["state_dict"] for file in files)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert resumed.test == finished.test
+
+
+@pytest.mark.parametrize("settings", [{"mixer": "qkv"}, {"order": "interleave"}])
+def test_settings_of_the_model_reach_it_and_sequences_are_cut_at_its_length(tmp_path, settings):
+    config = expressions(tmp_path, model={**MODEL, "max_length": 64, **settings})
+    result = train(config, progress=False)
+    model = slicegraph.load(result.folder)
+    (name, value), *_ = settings.items()
+    assert getattr(model.config, name) == value
+    assert model.config.num_classes == 10
+    assert int(table(result.folder / "predictions/test.csv")[0]["length"]) > 64
+
+
+def test_a_padded_batch_gives_what_each_sequence_gives_alone(tmp_path):
+    model = slicegraph.load(train(expressions(tmp_path), progress=False).folder)
+    sequences = [[11, 3, 4, 15], [12, 1, 2, 3, 4, 5, 6, 15], [1]]
+    together = model.predict(sequences)
+    alone = [model.predict([sequence])[0] for sequence in sequences]
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    with pytest.raises(ValueError, match=r"sequences\[1\] = .*expected tokens from 0 to 15"):
+        model.predict([[1], [16]])
+
+
+def test_a_run_starts_from_the_weights_of_another(finished, tmp_path):
+    folder = finished.folder.parent
+    settings = {"init": str(finished.folder), "model": {"image_size": 8}, "lr": 1e-9}
+    config = stripes(folder, out=str(tmp_path / "b"), **settings)
+    tuned = slicegraph.load(train(config, progress=False).folder)
+    torch.testing.assert_close(
+        tuned.state_dict(), slicegraph.load(finished.folder).state_dict(), atol=1e-6, rtol=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "listop"}, "there is no task 'listop'; there are listops, text, "),
+        ({"task": "digits", "smiles": "x"}, "smiles is for molecules, not for task 'digits'"),
+        ({"task": "digits", "flag_steps": 1}, "flag_steps is for molecules"),
+        ({"task": "digits", "data": "csv:x.csv"}, "csv:x.csv is for molecules"),
+        ({"examples": 9}, "examples is for a task by name"),
+        ({"task": "digits", "preset": "sliceformer-base"}, "there is no preset 'sliceformer-base'"),
+        ({"task": "retrieval"}, "task 'retrieval' has no data of its own"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        train({"out": str(tmp_path / "run"), "root": str(tmp_path), **settings}, progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_preset_of_sequences_is_refused_for_images(tmp_path):
+    with pytest.raises(ValueError, match=r"takes sequences, and task 'images' has images; .*vit-"):
+        train(stripes(tmp_path, preset="lra-text", model={}), progress=False)
+
+
+def test_two_ranks_predict_what_one_process_does_and_every_sample_once(finished, tmp_path):
+    folder = finished.folder.parent
+    found = {}
+    for ranks in (1, 2):
+        config = stripes(folder, out=str(tmp_path / f"{ranks}"), dropout=0.0, devices=str(ranks))
+        (tmp_path / f"{ranks}.yaml").write_text(config.to_yaml())
+        command = [sys.executable, "-m", "slicegraph", "train"]
+        command += ["--config", str(tmp_path / f"{ranks}.yaml")]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("test accuracy") == 1
+        found[ranks] = table(tmp_path / f"{ranks}" / "predictions" / "valid.csv")
+    assert found[1] == found[2]
+    assert len({row["index"] for row in found[2]}) == len(found[2]) == 6
+
+
+def test_a_task_by_name_chooses_data_preset_and_recipe():
+    config = TrainConfig(task="digits").resolved()
+    assert (config.data, config.preset, config.lr) == ("digits", "mini-digits", 2e-3)
+    assert config.resolved() == config
+    assert TrainConfig(task="text", preset="lra-text").resolved().preset == "lra-text"
