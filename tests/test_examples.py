@@ -12,8 +12,16 @@ LINES = {
     "pyg_layer.py": "GPSConv, SliceSortConv",
     "compare_mixers.py": "mixer           formula",
     "point_cloud.py": "Same answers with the points in another order: True",
+    "images.py": "The first reads [",
+    "text.py": "it heeds ",
+    "long_range.py": "tokens  sort: ms a step  attention  times",
 }
-TOY_SIZES = {"point_cloud.py": ["--clouds", "96", "--epochs", "1"]}
+TOY_SIZES = {
+    "point_cloud.py": ["--clouds", "96", "--epochs", "1"],
+    "images.py": ["--images", "100", "--epochs", "1"],
+    "text.py": ["--data", "generated", "--texts", "64", "--epochs", "1"],
+    "long_range.py": ["--steps", "2", "--lengths", "100"],
+}
 
 
 def test_every_example_is_listed():

@@ -111,10 +111,10 @@ def _cells(model: Findings, place: int) -> list[float | None]:
 
 def _header(title: str, models: Sequence[Findings], facts: Mapping[str, Any]) -> str:
     first, *others = models
-    against = "".join(f" against {number(twin.effective_rank)}, {twin.mixer}" for twin in others)
+    against = "".join(f"against {number(twin.effective_rank)}, {twin.mixer}" for twin in others)
     return (
         f"<header>\n<h1>{escape(title)}</h1>\n"
         '<p class="headline"><span class="what">mean effective rank of what a layer mixes, '
         f'{escape(first.mixer)}</span> <span class="value">{number(first.effective_rank)}</span> '
-        f'<span class="unit">{escape(against)}</span></p>\n{pairs(facts, "facts")}\n</header>'
+        f'<span class="unit">&nbsp;{escape(against)}</span></p>\n{pairs(facts, "facts")}\n</header>'
     )

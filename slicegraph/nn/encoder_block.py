@@ -1,6 +1,6 @@
 """One layer of an encoder: mix the rows of each set, then transform every row."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -115,7 +115,7 @@ class EncoderBlock(torch.nn.Module):
 
 
 def encode(
-    blocks: Iterable[EncoderBlock],
+    blocks: torch.nn.ModuleList,
     x: Tensor,
     ptr: Tensor,
     pairs: PairBias | None,

@@ -29,7 +29,7 @@ _SMALL: dict[str, Any] = {
 }
 _TASK_RECIPES: dict[str, dict[str, Any]] = {
     "mini-digits": {"epochs": 30, "lr": 2e-3, "threads": 1},
-    "mini-mnist": {"epochs": 20, "lr": 2e-3},
+    "mini-mnist": {"epochs": 10, "lr": 2e-3, "threads": 1},
     "mini-reviews": {"epochs": 4},
     "mini-text": {"epochs": 6},
     "mini-series": {"epochs": 60, "batch_size": 16},

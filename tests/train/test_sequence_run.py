@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from slicegraph.cli import main
 from slicegraph.report.scores import confusion_matrix
 from slicegraph.train import TrainConfig, train
 from slicegraph.train.sequence_data import SequenceData
-
 
 ROOT = Path(__file__).parents[2]
 
@@ -232,3 +232,21 @@ def test_a_task_by_name_chooses_data_preset_and_recipe():
     assert (config.data, config.preset, config.lr) == ("digits", "mini-digits", 2e-3)
     assert config.resolved() == config
     assert TrainConfig(task="text", preset="lra-text").resolved().preset == "lra-text"
+
+
+def test_series_of_numbers_are_trained_on_with_the_splits_of_their_archive(tmp_path, monkeypatch):
+    def load_acsf1(split):
+        rng = np.random.default_rng(len(split))
+        labels = np.array(["a", "b"] * 10)
+        return rng.normal(size=(20, 1, 30)) + (labels == "b")[:, None, None], labels
+
+    datasets = SimpleNamespace(load_acsf1=load_acsf1)
+    monkeypatch.setitem(sys.modules, "aeon", SimpleNamespace(datasets=datasets))
+    result = train(stripes(tmp_path, task="acsf1", data="mini", model=MODEL), progress=False)
+    card = json.loads((result.folder / "data.json").read_text())
+    assert card["splits"] == {"train": 18, "valid": 2, "test": 20}
+    assert card["class_names"] == ["a", "b"]
+    series, _ = load_acsf1("test")
+    rows = table(result.folder / "predictions" / "test.csv")
+    found = slicegraph.load(result.folder).predict(series[:, 0])
+    assert found.argmax(-1).tolist() == [int(row["class_pred"]) for row in rows]

@@ -51,8 +51,9 @@ class FileSource(Source):
     ) -> None:
         self.name, self.path = name, Path(name.removeprefix(PREFIX)).expanduser()
         if not self.path.is_file():
-            problem = "is a folder, expected" if self.path.is_dir() else "does not exist; name"
-            raise MissingDataSet(f"{name}: {str(self.path)!r} {problem} a .csv, .smi or .parquet")
+            if self.path.is_dir():
+                raise MissingDataSet(f"{name}: {str(self.path)!r} is a folder, expected a file")
+            raise MissingDataSet(f"{name}: there is no file {str(self.path)!r}")
         if split not in SPLITS:
             raise ValueError(f"split = {split!r}, expected {' or '.join(SPLITS)}")
         self.smiles = smiles
