@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from benchmarks.attentions.methods import METHODS
 from benchmarks.attentions.results import Outcome
+from benchmarks.markdown import row
 
 Outcomes = dict[tuple[str, int], Outcome]
 """What came out, by method and length."""
@@ -73,16 +74,12 @@ INSTALL = "pip install -c constraints.txt '.[peers]'"
 
 def _rows(measure: str, outcomes: Outcomes, batches: dict[int, int]) -> Iterator[str]:
     columns = [f"{size(length)}, batch {batch}" for length, batch in batches.items()]
-    yield _line("Method", "Code", *columns)
-    yield _line("---", "---", *("---:" for _ in columns))
+    yield row("Method", "Code", *columns)
+    yield row("---", "---", *("---:" for _ in columns))
     for name in dict.fromkeys(method for method, _ in outcomes):
         method = METHODS[name]
         cells = (_cell(measure, outcomes, name, length) for length in batches)
-        yield _line(method.label, method.source, *cells)
-
-
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
+        yield row(method.label, method.source, *cells)
 
 
 def _cell(measure: str, outcomes: Outcomes, method: str, length: int) -> str:

@@ -1,0 +1,50 @@
+"""One run of the table, by the engine that `slicegraph train` uses."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import slicegraph
+from benchmarks.sequence_runs.budgets import Run, with_mixer
+from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.train import TrainConfig
+from slicegraph.train.sequence_data import load_set
+
+
+def train(run: Run, root: Path) -> dict[str, Any]:
+    """What came out: accuracy on valid and test, examples a second, parameters.
+
+    Args:
+        run: what to train.
+        root: the folder of the data sets.
+    """
+    settings = with_mixer(run.settings, run.mixer) | {"root": str(root), "seed": run.seed}
+    dataset = load_set(TrainConfig(**settings).resolved())
+    with tempfile.TemporaryDirectory() as folder:
+        settings["out"] = str(Path(folder, "run"))
+        metrics = slicegraph.train(settings, progress=False).metrics
+    return {
+        "test": metrics["test"],
+        "valid": metrics["valid"],
+        "examples_per_second": metrics[f"{dataset.noun}_per_second"],
+        "train_seconds": metrics["train_seconds"],
+        "parameters": metrics["parameters"],
+        "steps": metrics["steps"],
+        "best_epoch": metrics["best_epoch"],
+        "data": about(dataset),
+        "versions": metrics["versions"],
+    }
+
+
+def about(dataset: SequenceSet) -> dict[str, Any]:
+    """The sizes of the splits, and what the most frequent class of train scores on test."""
+    train, test = (dataset.labels(dataset.splits[name]).astype(int) for name in ("train", "test"))
+    most_frequent = np.bincount(train[:, 0]).argmax()
+    return {
+        "noun": dataset.noun,
+        "splits": {name: len(positions) for name, positions in dataset.splits.items()},
+        "classes": len(dataset.class_names),
+        "most_frequent": float((test == most_frequent).mean()),
+    }
