@@ -132,24 +132,30 @@ def build(name: str, size: str, vocabulary: str, items: list[dict[str, Any]]) ->
     return Candidate(model, lambda: model(batch).square().mean())
 
 
-def transformers_graphormer(
-    config: GraphSliceformerConfig, items: list[dict[str, Any]]
-) -> Candidate:
+def peer_model(config: GraphSliceformerConfig, **options: Any) -> torch.nn.Module:
+    """The Graphormer of transformers of the size and with the dropout of ours."""
     from transformers.models.deprecated import graphormer
-    from transformers.models.deprecated.graphormer import collating_graphormer
 
-    model = graphormer.GraphormerForGraphClassification(
+    return graphormer.GraphormerForGraphClassification(
         graphormer.GraphormerConfig(
             num_classes=1,
             num_hidden_layers=config.num_layers,
             embedding_dim=config.channels,
             ffn_embedding_dim=config.ffn_channels,
             num_attention_heads=config.heads,
-            dropout=0.0,
-            attention_dropout=0.0,
-            activation_dropout=0.0,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            **options,
         )
     )
+
+
+def transformers_graphormer(
+    config: GraphSliceformerConfig, items: list[dict[str, Any]]
+) -> Candidate:
+    from transformers.models.deprecated.graphormer import collating_graphormer
+
+    model = peer_model(config, activation_dropout=0.0)
     collate = collating_graphormer.GraphormerDataCollator(on_the_fly_processing=True)
     labels = np.zeros(1, dtype=np.float32)
     return Candidate(

@@ -26,7 +26,7 @@ import torch
 from lightning.pytorch.callbacks import Checkpoint
 from torch.nn import functional
 
-from benchmarks.encoder import SMILES
+from benchmarks.encoder import SMILES, peer_model
 from benchmarks.loader import graphs, make_store, peer
 from benchmarks.timing import median_ms
 from slicegraph.data.sets.datasets import DataSet
@@ -107,20 +107,7 @@ class Theirs:
     """The same number of steps in a plain loop."""
 
     def __init__(self, store: MoleculeStore, collator: Callable) -> None:
-        from transformers.models.deprecated import graphormer
-
-        config = preset(PRESETS[1])
-        self.model = graphormer.GraphormerForGraphClassification(
-            graphormer.GraphormerConfig(
-                num_classes=1,
-                num_hidden_layers=config.num_layers,
-                embedding_dim=config.channels,
-                ffn_embedding_dim=config.ffn_channels,
-                num_attention_heads=config.heads,
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-            )
-        )
+        self.model = peer_model(preset(PRESETS[1]))
         self.collator = collator
         self.items = graphs(store, np.arange(len(store)))
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-4, fused=True)
