@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+from slicegraph.nn.local_branch import LOCALS
+
 OGB_ATOMS = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 """The number of categories of OGB's atom features, as `ogb.utils.features` counts them."""
 
@@ -19,6 +21,8 @@ class GraphSliceformerConfig:
     Args:
         num_layers, channels, ffn_channels, heads: the size of the encoder.
         mixer, order, align: what replaces attention, see :class:`~slicegraph.nn.Mixer`.
+        local: ``"gine"`` puts messages along the edges beside every mixer, see
+            :class:`~slicegraph.nn.LocalBranch`; ``"none"``.
         node_vocabulary: the number of categories of each node feature; none for float features.
         node_dim: the number of float node features; then there is no ``node_vocabulary``.
         edge_vocabulary, edge_dim: the same for edges; with neither, edge features are not read.
@@ -55,6 +59,7 @@ class GraphSliceformerConfig:
     mixer: str = "sort_attn"
     order: str = "ascending"
     align: str = "rows"
+    local: str = "none"
     node_vocabulary: tuple[int, ...] | None = OGB_ATOMS
     node_dim: int | None = None
     edge_vocabulary: tuple[int, ...] | None = OGB_BONDS
@@ -94,8 +99,9 @@ class GraphSliceformerConfig:
         for name in ("dropout", "attention_dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{_NAME}: {name} = {getattr(self, name)} is not in 0..1")
-        if self.task not in TASKS:
-            raise ValueError(f"{_NAME}: task = {self.task!r}, expected one of {', '.join(TASKS)}")
+        for name, known in (("task", TASKS), ("local", LOCALS)):
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{_NAME}: {name} = {value!r}, expected one of {', '.join(known)}")
         if self.task == "multiclass" and self.num_classes < 2:
             raise ValueError(f"{_NAME}: num_classes = {self.num_classes} must be at least 2")
         self._check_targets()

@@ -19,10 +19,12 @@ from slicegraph.models.presets import preset
 from slicegraph.nn.encoder_block import EncoderBlock, encode
 from slicegraph.nn.graph_embedding import GraphEmbedding
 from slicegraph.nn.graph_readout import GraphReadout
+from slicegraph.nn.local_branch import Edges, LocalBranch
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.structural_bias import StructuralBias
 from slicegraph.ops.dropout import dropout
+from slicegraph.ops.sets import set_of_row
 
 
 class GraphSliceformer(torch.nn.Module):
@@ -179,11 +181,20 @@ class GraphSliceformer(torch.nn.Module):
             x = self.embedding_norm(x)
         if self.training:
             x = dropout(x, self.config.input_dropout)
-        ptr = graphs.ptr
-        if self.config.token:
+        ptr, token = graphs.ptr, self.config.token
+        if token:
             ptr = ptr + torch.arange(ptr.numel(), device=ptr.device)
-        x = self._finish(encode(self.blocks, x, ptr, pairs, first_rows=self.config.token))
-        return x if self.config.token else self.readout(x, ptr)
+        x = self._finish(encode(self.blocks, x, ptr, pairs, token, self._edges(graphs)))
+        return x if token else self.readout(x, ptr)
+
+    def _edges(self, graphs: GraphBatch) -> Edges | None:
+        """The edges between the rows of the encoder."""
+        if self.config.local == "none":
+            return None
+        index = graphs.edge_index
+        if self.config.token:
+            index = index + set_of_row(graphs.ptr, graphs.features.shape[0])[index] + 1
+        return Edges(index, graphs.edge_attr)
 
     def _finish(self, x: Tensor) -> Tensor:
         if self.final_transform is not None:
@@ -215,8 +226,11 @@ def _block(config: GraphSliceformerConfig, layer: int) -> EncoderBlock:
         config.num_layers,
         dropout=config.attention_dropout,
     )
+    local = None
+    if config.local != "none":
+        local = LocalBranch(config.channels, config.edge_vocabulary, config.edge_dim)
     return EncoderBlock(
-        mixer, config.ffn_channels, config.dropout, config.post_norm, config.recompute
+        mixer, config.ffn_channels, config.dropout, config.post_norm, config.recompute, local
     )
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.nn.lean_linear import gelu_linear, norm_linear
+from slicegraph.nn.local_branch import Edges, LocalBranch
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.padded_sets import collect_rows
 from slicegraph.nn.pair_bias import PairBias
@@ -29,6 +30,8 @@ class EncoderBlock(torch.nn.Module):
         X' &= \mathrm{LN}(X + \mathrm{Mix}(X)) \\
         Y &= \mathrm{LN}(X' + W_2 \, \mathrm{GELU}(W_1 X'))
 
+    With a local branch, what it says of the same input is added to Mix.
+
     Args:
         mixer: how the rows of a set are mixed.
         ffn_channels: the inner size of the feed-forward part.
@@ -38,9 +41,12 @@ class EncoderBlock(torch.nn.Module):
             ``"none"``; ``"mix"``, the sort and the pair products, which cost little; ``"all"``, the
             linear layers too. With ``"sort_attn"`` a block keeps 5 tensors of the size of its
             input, 4, or 2, and the results are the same.
+        local: messages along edges, as in `"Recipe for a General, Powerful, Scalable Graph
+            Transformer" <https://arxiv.org/abs/2205.12454>`_.
 
     Shapes:
-        - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``; **pairs** as the mixer needs.
+        - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``; **pairs** as the mixer needs,
+          **edges** as the local branch does.
         - **rows**: the rows of the output to compute, each at most once; all if not given.
         - **output**: ``[T, C]``, or ``[rows, C]``.
 
@@ -57,6 +63,7 @@ class EncoderBlock(torch.nn.Module):
         dropout: float = 0.0,
         post_norm: bool = False,
         recompute: str = "none",
+        local: LocalBranch | None = None,
     ) -> None:
         super().__init__()
         if recompute not in RECOMPUTE:
@@ -66,6 +73,7 @@ class EncoderBlock(torch.nn.Module):
         self.dropout, self.post_norm, self.recompute = dropout, post_norm, recompute
         self.mixer_norm = torch.nn.LayerNorm(mixer.channels)
         self.mixer = mixer
+        self.local = local
         self.ffn_norm = torch.nn.LayerNorm(mixer.channels)
         self.ffn_in = torch.nn.Linear(mixer.channels, ffn_channels)
         self.ffn_out = torch.nn.Linear(ffn_channels, mixer.channels)
@@ -81,10 +89,13 @@ class EncoderBlock(torch.nn.Module):
         ptr: Tensor,
         pairs: PairBias | None = None,
         rows: Tensor | None = None,
+        edges: Edges | None = None,
     ) -> Tensor:
         if pairs is not None and self.mixer.mixer != "qkv":
             pairs.weights  # noqa: B018  # computed for all layers, and never again
         mixed = self._drop(self._mix(x, ptr, pairs, rows))
+        if self.local is not None:
+            mixed = mixed + self._drop(self._hear(x, edges, rows))
         x = mixed + (x if rows is None else collect_rows(x, rows))
         if self.post_norm:
             x = self.mixer_norm(x)
@@ -96,6 +107,16 @@ class EncoderBlock(torch.nn.Module):
 
         def run(x: Tensor) -> Tensor:
             return self.mixer(x, ptr, pairs, norm, self.recompute == "mix", rows)
+
+        return self._run(run, x)
+
+    def _hear(self, x: Tensor, edges: Edges | None, rows: Tensor | None) -> Tensor:
+        local = self.local
+        if local is None or edges is None:
+            raise ValueError("EncoderBlock: a block with a local branch needs edges")
+
+        def run(x: Tensor) -> Tensor:
+            return local(x if self.post_norm else self.mixer_norm(x), edges, rows)
 
         return self._run(run, x)
 
@@ -120,10 +141,11 @@ def encode(
     ptr: Tensor,
     pairs: PairBias | None,
     first_rows: bool,
+    edges: Edges | None = None,
 ) -> Tensor:
     """The rows of all sets after all blocks; with ``first_rows`` only the first of each set, and
     then the last block computes no other."""
     *earlier, last = blocks
     for block in earlier:
-        x = block(x, ptr, pairs)
-    return last(x, ptr, pairs, ptr[:-1] if first_rows else None)
+        x = block(x, ptr, pairs, edges=edges)
+    return last(x, ptr, pairs, ptr[:-1] if first_rows else None, edges)

@@ -1,0 +1,65 @@
+"""chemprop beside ours: its command line, its defaults, our molecules and splits."""
+
+import csv
+import os
+import resource
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.accuracy_runs.data import dataset_of
+from benchmarks.accuracy_runs.rows import Run
+from slicegraph.data.sets.datasets import DataSet
+from slicegraph.train.evaluation import score
+
+_SPLITS = {"train": "train", "valid": "val", "test": "test"}
+
+
+def train(run: Run, root: Path, command: str) -> dict[str, Any]:
+    """What came out, as of :func:`benchmarks.accuracy_runs.training.train`; the time is of the
+    whole command, in which reading the molecules takes seconds.
+
+    Args:
+        run: the data, the seed and the epochs; all else are chemprop's defaults.
+        root: the folder of the data sets.
+        command: the `chemprop` to call.
+    """
+    dataset = dataset_of(run.data, run.part, root)
+    with tempfile.TemporaryDirectory() as folder:
+        table, out = Path(folder, "molecules.csv"), Path(folder, "out")
+        _write(dataset, table)
+        arguments = ["--splits-column", "split", "--epochs", str(run.settings["epochs"])]
+        arguments += ["--smiles-columns", "smiles", "--target-columns", "target"]
+        arguments += ["--data-seed", str(run.seed), "--pytorch-seed", str(run.seed)]
+        arguments += ["--accelerator", "cpu", "--data-path", str(table), "--output-dir", str(out)]
+        threads = {"OMP_NUM_THREADS": str(run.settings["threads"])}
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([command, "train", *arguments], check=True, env=os.environ | threads)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found = _predictions(next(out.rglob("test_predictions.csv")), dataset)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    molecules = run.settings["epochs"] * len(dataset.splits["train"])
+    return {
+        "test": found,
+        "cpu_seconds": round(seconds, 1),
+        "molecules_per_second": round(molecules / seconds, 1),
+    }
+
+
+def _write(dataset: DataSet, file: Path) -> None:
+    with file.open("w", newline="") as stream:
+        table = csv.writer(stream)
+        table.writerow(("smiles", "target", "split"))
+        for split, name in _SPLITS.items():
+            store = dataset.store[dataset.splits[split]]
+            for number, label in enumerate(store.labels[:, 0]):
+                table.writerow((store.smiles(number), float(label), name))
+
+
+def _predictions(file: Path, dataset: DataSet) -> float:
+    with file.open(newline="") as stream:
+        values = np.array([[float(row["target"])] for row in csv.DictReader(stream)])
+    return score(dataset, dataset.labels(dataset.splits["test"]), values)

@@ -1,0 +1,94 @@
+"""What is compared, and the budget that all of it has."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from slicegraph.models.config import OGB_ATOMS, OGB_BONDS
+
+SIZE: dict[str, Any] = {"num_layers": 5, "channels": 96, "ffn_channels": 96, "heads": 8}
+LOCAL: dict[str, Any] = {"local": "gine", "readout": "quantiles"}
+
+_PAPER = SIZE | {"mixer": "sort_attn"}
+_QKV = SIZE | {"mixer": "qkv"}
+
+
+def _wide(channels: int) -> dict[str, Any]:
+    return {"channels": channels, "ffn_channels": channels}
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "graphormer": _QKV,
+    "graphormer, 128 wide": _QKV | _wide(128),
+    "sort_attn": _PAPER,
+    "sort_attn, interleave": _PAPER | {"order": "interleave"},
+    "sort_attn, max_exchange": _PAPER | {"order": "max_exchange"},
+    "sort_attn, pivot": _PAPER | {"align": "pivot"},
+    "attn_plus_sort": SIZE | {"mixer": "attn_plus_sort"},
+    "sort": SIZE | {"mixer": "sort"},
+    "attn": SIZE | {"mixer": "attn"},
+    "sort_attn + local": _PAPER | LOCAL,
+    "sort_attn + local, 112 wide": _PAPER | LOCAL | _wide(112),
+    "graphormer + local": _QKV | LOCAL,
+}
+"""The rows that are models of ours, by the fields of their configuration."""
+
+OUTSIDE: dict[str, dict[str, Any]] = {
+    "GPS (PyG)": {"kind": "gps", "channels": 72, "num_layers": 5, "heads": 8},
+    "GINE (PyG)": {"kind": "gine", "channels": 168, "num_layers": 5},
+}
+"""The rows that are stacks of PyG's layers, of about the parameters of `graphormer`."""
+
+CHEMPROP = "chemprop"
+ROWS = (*OURS, *OUTSIDE, CHEMPROP)
+
+BUDGETS: dict[str, dict[str, Any]] = {
+    "qm9-gap": {"epochs": 20, "part": 20_000},
+    "mini": {"epochs": 30},
+}
+"""For each data set the epochs, and how many molecules of train; all if not given."""
+
+COMMON: dict[str, Any] = {
+    "batch_size": 100,
+    "lr": 1.5e-3,
+    "end_lr": 1e-6,
+    "weight_decay": 0.01,
+    "clip": 5.0,
+    "accelerator": "cpu",
+    "precision": "32-true",
+}
+"""The optimiser, the schedule and the batch of all rows but chemprop, which has its own."""
+
+VOCABULARY = {"node_vocabulary": OGB_ATOMS, "edge_vocabulary": OGB_BONDS}
+_QUICK_PART, _QUICK_TOY = 300, {"num_layers": 1, "channels": 16, "ffn_channels": 16, "heads": 2}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training.
+
+    Args:
+        data: the name of the data set.
+        part: how many molecules of its train split, the first ones; None for all.
+        row: one of ``ROWS``.
+        seed: of weights, order and dropout.
+        model: what the row is, but for its name.
+        settings: of `slicegraph.train`, as far as all rows share them.
+    """
+
+    data: str
+    part: int | None
+    row: str
+    seed: int
+    model: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def run_of(data: str, row: str, seed: int, threads: int, quick: bool, part: int | None) -> Run:
+    """A run with the budget of its data; a quick one is an epoch of a toy."""
+    budget = BUDGETS[data]
+    part = _QUICK_PART if quick else part or budget.get("part")
+    settings = COMMON | {"epochs": 1 if quick else budget["epochs"], "threads": threads}
+    model = OURS.get(row) or OUTSIDE.get(row) or {}
+    if quick:
+        model = model | {name: value for name, value in _QUICK_TOY.items() if name in model}
+    return Run(data, part, row, seed, model, settings)
