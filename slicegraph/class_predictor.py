@@ -1,5 +1,6 @@
 """From sequences or images to classes: models that pad and batch what they are given."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +29,8 @@ class SequencePredictor(SequenceSliceformer):
     def predict(self, sequences: Sequence[Any] | np.ndarray, batch_size: int = 64) -> np.ndarray:
         """``[N, classes]``: the probabilities of the classes of each sequence.
 
-        A sequence does not change the others, and is cut after ``config.max_length`` elements.
+        A sequence does not change the others, and is cut after ``config.max_length`` elements, with
+        a warning.
 
         Args:
             sequences: arrays or lists of tokens; of vectors, ``[length]`` or ``[length,
@@ -40,7 +42,7 @@ class SequencePredictor(SequenceSliceformer):
         arrays = [np.asarray(one, np.float32 if vectors else None) for one in flat]
         for number, array in enumerate(arrays):
             _check_sequence(number // towers, array, self.config)
-        arrays = [array[: self.config.max_length] for array in arrays]
+        arrays = _cut(arrays, self.config.max_length)
         sizes = [sum(map(len, arrays[i : i + towers])) for i in range(0, len(arrays), towers)]
 
         def logits(chosen: np.ndarray) -> Tensor:
@@ -100,6 +102,16 @@ def _check_sequence(number: int, array: np.ndarray, config: Any) -> None:
         wanted = f"numbers of shape [length, {config.in_channels}]"
     if not fits:
         raise ValueError(f"predict: sequences[{number}] = {array!r:.60}, expected {wanted}")
+
+
+def _cut(arrays: list[np.ndarray], most: int) -> list[np.ndarray]:
+    if cut := [len(array) for array in arrays if len(array) > most]:
+        warnings.warn(
+            f"predict: {len(cut)} of {len(arrays)} sequences, the longest of {max(cut)}, are "
+            f"longer than max_length = {most} and are cut after it",
+            stacklevel=3,
+        )
+    return [array[:most] for array in arrays]
 
 
 def _padded(

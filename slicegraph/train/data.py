@@ -70,6 +70,11 @@ class RunData(pl.LightningDataModule, Generic[SomeDataSet]):
         return self.dataset.task.unit if self.config.unit is None else self.config.unit
 
     @property
+    def remark(self) -> str:
+        """What a user should know about how the data is read, if anything."""
+        return ""
+
+    @property
     def world(self) -> int:
         return self.trainer.world_size if self.trainer is not None else 1
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from slicegraph.data.batch.batch_sampler import SizeGroupedBatchSampler
@@ -41,6 +42,18 @@ class SequenceData(RunData[SequenceSet]):
             sizes, batch_size, rank=self.rank, world=self.world, **options
         )
         return batch_loader(batches, sampler, self.config.workers)
+
+    @property
+    def remark(self) -> str:
+        """How many sequences are longer than the model reads, if there are any."""
+        lengths, most = np.diff(self.dataset.store.sequences.ptr), self._max_length()
+        longer = 0 if most is None else int((lengths > most).sum())
+        if not longer:
+            return ""
+        return (
+            f"{longer:,} of {len(lengths):,} sequences, the longest of "
+            f"{lengths.max():,}, are longer than max_length = {most} and are cut after it"
+        )
 
     def _max_length(self) -> int | None:
         """What the model can read of a sequence, if there is a model yet."""

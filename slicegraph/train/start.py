@@ -72,6 +72,8 @@ class RunStart(Callback):
         parameters = sum(p.numel() for p in pl_module.model.parameters())
         say(self.config.to_yaml())
         say(f"data    {dataset.name}: {sizes}")
+        if data.remark:
+            say(f"note    {data.remark}")
         say(
             f"task    {dataset.task.kind} of {', '.join(dataset.task.target_names)}{unit}, "
             f"scored by {dataset.evaluator.name}"

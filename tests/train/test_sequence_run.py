@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -176,6 +177,22 @@ def test_a_padded_batch_gives_what_each_sequence_gives_alone(tmp_path):
     np.testing.assert_allclose(together, alone, atol=1e-6)
     with pytest.raises(ValueError, match=r"sequences\[1\] = .*expected tokens from 0 to 15"):
         model.predict([[1], [16]])
+
+
+def test_a_longer_sequence_is_cut_with_a_warning(tmp_path):
+    model = slicegraph.load(train(expressions(tmp_path), progress=False).folder)
+    long = [11, *[3] * 70, 15]
+    with pytest.warns(
+        UserWarning, match="1 of 2 sequences, the longest of 72, .* = 64 and are cut"
+    ):
+        found = model.predict([[1], long])
+    np.testing.assert_allclose(found[1:], model.predict([long[:64]]), atol=1e-6)
+
+
+def test_a_run_says_how_many_sequences_are_cut(tmp_path, capsys):
+    train(expressions(tmp_path))
+    said = capsys.readouterr().out
+    assert re.search(r"note +[\d,]+ of [\d,]+ sequences, the longest of [\d,]+, .*= 64 and", said)
 
 
 def test_a_run_starts_from_the_weights_of_another(finished, tmp_path):
