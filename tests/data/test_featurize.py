@@ -18,7 +18,7 @@ from rdkit import Chem, rdBase
 from support.molecules import ALPHABET, MOLECULES, broken_texts, spellings
 from torch_geometric.data import Batch, Data
 
-from slicegraph.data.molecule import canonical_order, feature_rows
+from slicegraph.data.molecule import canonical_order, feature_rows, graph_data
 from slicegraph.data.molecule.feature_rows import OgbFeatures
 from slicegraph.data.molecule.featurize import SmilesError, featurize, read_smiles
 from slicegraph.data.molecule.mol_records import Records, records_of
@@ -63,6 +63,43 @@ def test_in_canonical_order_it_is_ogbs_graph_of_the_canonical_smiles(smiles: str
         assert_same(featurize(text), smiles2graph(Chem.CanonSmiles(unnumbered)))
 
 
+CHIRAL = [
+    *(
+        "F[C@H](Cl)Br",
+        "[C@H](F)(Cl)Br",
+        "F[C@](Cl)(Br)I",
+        "O[C@H]1CC[C@@H](N)CC1",
+        "C[P@](=O)(O)CC",
+    ),
+    # Up to three ring closures at a chiral atom, bonds with a symbol, several parts.
+    *("C[C@]12CC[C@H](CC1)C2", "C1C[C@@]2(CO1)CC[C@H]1C=C[C@@H]2C1", "N[C@H](C)O.F[C@@H](N)C"),
+    "CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5",
+    "C[C@]12CC[C@H]3[C@@H](CC=C4C[C@@H](O)CC[C@]34C)[C@@H]1CC[C@@H]2O",
+    "O=C1C[C@@H]2OCC=C3CN4CC[C@]56[C@@H]4C[C@H]3[C@H]2[C@@H]6N1c1ccccc15",
+    "C1" + "C[C@@H](O)C2CC2" * 12 + "C1",
+]
+
+
+@pytest.mark.parametrize("smiles", CHIRAL)
+def test_canonical_order_of_a_chiral_molecule_is_found_without_reading_its_text(
+    smiles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = smiles2graph(Chem.CanonSmiles(smiles))
+    monkeypatch.delattr(canonical_order, "_read_back")
+    for text in Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), 20, randomSeed=3):
+        assert_same(featurize(text), expected)
+
+
+@pytest.mark.parametrize("smiles", ["C[S@](=O)CC", "C[Pt@SP1](F)(Cl)Br", "c1ccc2c(c1)O[Cu]<-N=C2"])
+def test_what_cannot_be_worked_out_is_read_from_the_canonical_text(
+    smiles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spelling = next(text for text in texts(smiles) if text != Chem.CanonSmiles(smiles))
+    monkeypatch.delattr(canonical_order, "_read_back")
+    with pytest.raises(NameError, match="_read_back"):
+        featurize(spelling)
+
+
 @each_molecule
 def test_numpy_graph_holds_each_bond_once(smiles: str) -> None:
     graph, data = read_smiles(smiles), featurize(smiles)
@@ -95,10 +132,19 @@ def test_another_type_is_refused_by_name() -> None:
         featurize("C", dtype=torch.float32)
 
 
-def test_result_is_like_any_other_data_object() -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_result_is_like_any_other_data_object(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert graph_data._IS_KNOWN
+    monkeypatch.setattr(graph_data, "_IS_KNOWN", is_known)
     data = featurize("CC=O")
     plain = Data(x=data.x, edge_index=data.edge_index, edge_attr=data.edge_attr)
-    for other in (data, copy.copy(data), pickle.loads(pickle.dumps(data))):
+    assert vars(data).keys() == vars(plain).keys()
+    assert vars(data._store).keys() == vars(plain._store).keys()
+    assert data._store._parent() is data
+    copies = copy.copy(data), copy.deepcopy(data), data.clone(), pickle.loads(pickle.dumps(data))
+    for other in (data, *copies):
         assert other.to_dict().keys() == plain.to_dict().keys()
         assert (other.num_nodes, other.num_edges) == (plain.num_nodes, plain.num_edges) == (3, 4)
         assert str(other) == str(plain)
@@ -278,7 +324,7 @@ def test_records_that_disagree_with_rdkit_are_not_trusted(monkeypatch: pytest.Mo
     def wrong(mol: Chem.Mol) -> Records | None:
         records = records_of(mol)
         assert records is not None
-        return records._replace(atoms=[(code, degree + 1, 0) for code, degree, _ in records.atoms])
+        return records._replace(ends=records.ends + b"\0\1", rings=b"")
 
     monkeypatch.setattr(feature_rows, "records_of", wrong)
     features = OgbFeatures(np.uint8)

@@ -8,15 +8,11 @@ from rdkit.Chem import Mol, MolToSmiles
 
 from slicegraph.data.molecule.feature_rows import FeatureRows, OgbFeatures
 from slicegraph.data.molecule.smiles_parser import SmilesError, lock_for_threads, parse_smiles
+from slicegraph.data.molecule.text_order import in_text_order
 
-_OUTPUT_ORDER = "_smilesAtomOutputOrder"
+_ATOM_ORDER, _BOND_ORDER = "_smilesAtomOutputOrder", "_smilesBondOutputOrder"
 _MAP_NUMBER = re.compile(r":\d+]")
 _DATIVE = re.compile("[<>]")
-# Chirality tags depend on the order of the bonds (and some are not written), dative bonds have a
-# direction.
-_MUST_BE_READ = re.compile("[@<>]")
-# An atom; or a ring closure: the symbol of its bond, and its label.
-_TOKEN = re.compile(r"(\[[^]]*]|Cl|Br|[A-Za-z*])|([-=#:]?)[/\\]?(%\(\d+\)|%\d\d|\d)")
 
 # RDKit writes a SMILES recursively, up to one level an atom: 20,000 atoms overrun a usual stack.
 _SHALLOW = 500
@@ -35,12 +31,13 @@ def canonical_rows(smiles: str, features: OgbFeatures) -> FeatureRows:
     if ":" in smiles and (unnumbered := _MAP_NUMBER.sub("]", smiles)) != smiles:
         mol = parse_smiles(unnumbered)
     text = _canonical_text(mol, smiles)
+    rows = features(mol)
     if text == smiles:
-        return features(mol)
-    if "@" not in smiles and not _MUST_BE_READ.search(text):
-        return _reordered(features(mol), mol.GetProp(_OUTPUT_ORDER), text)
+        return rows
+    orders = mol.GetProp(_ATOM_ORDER), mol.GetProp(_BOND_ORDER)
     del mol  # RDKit is faster if it finds the memory that it has just used
-    return features(_read_back(text))
+    chiral = "@" in smiles or "@" in text
+    return in_text_order(rows, *orders, text, chiral) or features(_read_back(text))
 
 
 def _read_back(text: str) -> Mol:
@@ -53,7 +50,7 @@ def _read_back(text: str) -> Mol:
 
 def _canonical_text(mol: Mol, smiles: str) -> str:
     try:
-        return _deep(mol) if mol.GetNumAtoms() > _SHALLOW else MolToSmiles(mol)
+        return MolToSmiles(mol) if len(smiles) <= _SHALLOW else _deep(mol)
     except (RuntimeError, ValueError) as error:
         remedy = "canonical=False keeps the order of the text"
         raise SmilesError(smiles, f"no canonical order: {error} {remedy}") from None
@@ -67,43 +64,3 @@ def _deep(mol: Mol) -> str:
         finally:
             threading.stack_size(usual)
         return text.result()
-
-
-def _reordered(rows: FeatureRows, output_order: str, text: str) -> FeatureRows:
-    """What `text` would be read to: each atom's bond to the one before it, then ring closures."""
-    order = list(map(int, output_order.strip("[],").split(",")))
-    rank = sorted(range(len(order)), key=order.__getitem__)
-    ends = [rank[atom] for atom in rows.ends]
-    bonds = {}
-    # A text is a depth-first walk: of the atoms before it, the last is the one it was reached from.
-    before = [-1] * len(order)
-    for i, j, row in zip(ends[::2], ends[1::2], rows.bonds, strict=True):
-        if i > j:
-            i, j = j, i
-        bonds[i, j] = bonds[j, i] = row
-        if i > before[j]:
-            before[j] = i
-    pairs = [(i, j) for j, i in enumerate(before) if i >= 0]
-    if len(pairs) < len(rows.bonds):
-        pairs += _ring_closures(text)
-    return FeatureRows(
-        [rows.atoms[old] for old in order],
-        [atom for pair in pairs for atom in pair],
-        [bonds[pair] for pair in pairs],
-    )
-
-
-def _ring_closures(text: str) -> list[tuple[int, int]]:
-    """The bonds that RDKit's parser makes of the labels of a text, in its order and direction."""
-    atom, opened, closed = -1, {}, []
-    for name, symbol, label in _TOKEN.findall(text):
-        if name:
-            atom += 1
-        elif label not in opened:
-            opened[label] = atom, symbol
-        else:
-            first, first_symbol = opened.pop(label)
-            bond = (first, atom) if first_symbol else (atom, first)
-            closed.append((int(label.strip("%()")), bond))
-    closed.sort(key=lambda labelled: labelled[0])
-    return [bond for _, bond in closed]

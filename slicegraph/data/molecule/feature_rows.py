@@ -1,5 +1,6 @@
 """OGB's features of the atoms and bonds of a molecule, learnt from OGB's own functions."""
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,12 @@ class FeatureRows(NamedTuple):
     bonds: list[bytes]
 
 
+def chirality_at(atom: bytes) -> int:
+    """Which byte of the row of an atom has its chirality, OGB's second feature; others are 0."""
+    size = len(atom) // NUM_ATOM_FEATURES
+    return size if sys.byteorder == "little" else 2 * size - 1
+
+
 class OgbFeatures:
     """The features of molecules, remembered for all atoms and bonds with equal records.
 
@@ -45,7 +52,7 @@ class OgbFeatures:
     def __init__(self, dtype: type[np.integer], copies: int = 1) -> None:
         self.dtype = np.dtype(dtype)
         self.copies = copies
-        self._atoms: dict[tuple[bytes, int, int], bytes] = {}
+        self._atoms: dict[tuple[bytes, int, bool], bytes] = {}
         self._bonds: dict[bytes, bytes] = {}
 
     def __call__(self, mol: Mol) -> FeatureRows:
@@ -61,15 +68,15 @@ class OgbFeatures:
     def _remembered(self, records: Records) -> FeatureRows:
         atoms, bonds = self._atoms, self._bonds
         return FeatureRows(
-            [atoms[record] for record in records.atoms],
-            records.ends,
+            [atoms[key] for key in records.atom_keys()],
+            list(records.ends),
             [bonds[record] for record in records.bonds],
         )
 
     def _learnt(self, mol: Mol, records: Records) -> FeatureRows:
         rows = self._asked(mol)
         if len(self._atoms) < _MOST_REMEMBERED and _agree(mol, records):
-            self._atoms.update(zip(records.atoms, rows.atoms, strict=True))
+            self._atoms.update(zip(records.atom_keys(), rows.atoms, strict=True))
             self._bonds.update(zip(records.bonds, rows.bonds, strict=True))
         return rows
 
@@ -109,8 +116,8 @@ def _agree(mol: Mol, records: Records) -> bool:
     """Whether the records are of the form that is understood, and say what RDKit says."""
     said = [(atom.GetAtomicNum(), atom.GetDegree(), atom.IsInRing()) for atom in mol.GetAtoms()]
     return (
-        all(is_plain_atom(record) for record, _, _ in records.atoms)
-        and all(is_plain_bond(record) for record in records.bonds)
-        and [(record[0], degree, ring) for record, degree, ring in records.atoms] == said
-        and records.ends == _ends(_bonds(mol))
+        all(map(is_plain_atom, records.atoms))
+        and all(map(is_plain_bond, records.bonds))
+        and [(record[0], degree, ring) for record, degree, ring in records.atom_keys()] == said
+        and list(records.ends) == _ends(_bonds(mol))
     )

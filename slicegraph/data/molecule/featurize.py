@@ -1,11 +1,14 @@
 """From SMILES to the PyG graph of a molecule, with OGB's features."""
 
+from array import array
+
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from slicegraph.data.molecule.feature_rows import NUM_ATOM_FEATURES, NUM_BOND_FEATURES, OgbFeatures
+from slicegraph.data.molecule.graph_data import graph_data
 from slicegraph.data.molecule.molecule_reader import as_array, read_rows, read_smiles
 from slicegraph.data.molecule.smiles_parser import SmilesError
 
@@ -52,7 +55,7 @@ def featurize(smiles: str, canonical: bool = True, dtype: torch.dtype = torch.in
         )
     features = _FEATURES[dtype]
     rows = read_rows(smiles, canonical, features)
-    return _data(
+    return graph_data(
         x=_tensor(rows.atoms, NUM_ATOM_FEATURES, features.dtype),
         edge_index=_edge_index(rows.ends),
         edge_attr=_tensor(rows.bonds, NUM_BOND_FEATURES, features.dtype),
@@ -66,11 +69,4 @@ def _tensor(rows: list[bytes], columns: int, dtype: np.dtype) -> Tensor:
 def _edge_index(ends: list[int]) -> Tensor:
     backwards = ends.copy()
     backwards[::2], backwards[1::2] = ends[1::2], ends[::2]
-    return torch.from_numpy(np.array((ends, backwards), dtype=np.int64))
-
-
-def _data(**tensors: Tensor) -> Data:
-    # As Data(**tensors), which takes three times as long: a tenth of the time of `featurize`.
-    data = Data()
-    data._store._mapping.update(tensors)
-    return data
+    return torch.from_numpy(np.ndarray((2, len(ends)), np.int64, array("q", ends + backwards)))

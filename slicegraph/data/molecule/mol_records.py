@@ -50,15 +50,24 @@ class Records(NamedTuple):
     """Atoms and bonds as RDKit writes them, in its order.
 
     Attributes:
-        atoms: of each atom its record, its number of bonds, and 1 if it is in a ring, else 0: OGB's
-            features follow from these.
+        atoms: the record of each atom.
         ends: the two atoms of each bond, one bond after another.
-        bonds: of each bond its record, from which OGB's features follow.
+        bonds: the record of each bond, from which OGB's features follow.
+        rings: the atoms of each ring, one ring after another.
     """
 
-    atoms: list[tuple[bytes, int, int]]
-    ends: list[int]
+    atoms: list[bytes]
+    ends: bytes
     bonds: list[bytes]
+    rings: bytes
+
+    def atom_keys(self) -> list[tuple[bytes, int, bool]]:
+        """Of each atom its record, its number of bonds, and whether it is in a ring.
+
+        OGB's features follow from these.
+        """
+        _, ends, _, rings = self
+        return [(atom, ends.count(i), i in rings) for i, atom in enumerate(self.atoms)]
 
 
 def records_of(mol: Mol) -> Records | None:
@@ -92,8 +101,7 @@ def _split(binary: bytes) -> Records | None:
     if binary[at] != _BOND_TAG:
         return None
     at += 1
-    ends: list[int] = []
-    bonds: list[bytes] = []
+    ends, bonds = b"", []
     for _ in range(int.from_bytes(binary[_BONDS_AT:_TAG_AT], "little")):
         flags = binary[at + 2]
         end = at + _BOND_SIZE[flags]
@@ -102,23 +110,9 @@ def _split(binary: bytes) -> Records | None:
         at = end + 1 + binary[end] if flags & _STEREO else end
     if binary[at] not in _RING_TAGS:
         return None
-    degrees, in_ring = _degrees(ends, len(atoms)), _ring_atoms(binary, at + 1, len(atoms))
-    return Records(list(zip(atoms, degrees, in_ring, strict=True)), ends, bonds)
-
-
-def _degrees(ends: list[int], num_atoms: int) -> list[int]:
-    degrees = [0] * num_atoms
-    for atom in ends:
-        degrees[atom] += 1
-    return degrees
-
-
-def _ring_atoms(binary: bytes, at: int, num_atoms: int) -> bytearray:
-    in_ring = bytearray(num_atoms)
-    start = at + 4
-    for _ in range(int.from_bytes(binary[at:start], "little")):
-        end = start + 1 + binary[start]
-        for atom in binary[start + 1 : end]:
-            in_ring[atom] = 1
-        start = end
-    return in_ring
+    at, rings = at + 5, b""
+    for _ in range(int.from_bytes(binary[at - 4 : at], "little")):
+        end = at + 1 + binary[at]
+        rings += binary[at + 1 : end]
+        at = end
+    return Records(atoms, ends, bonds, rings)
