@@ -9,7 +9,7 @@ process; the median counts, and ratios are to `sliceformer`: how many times its 
 - *gps*: a stack of PyG's `GPSConv` with `GINEConv`, of equal width and depth, on the same batch.
 - *floor*: the matrix products of `sliceformer` and nothing else: its Linear layers on the packed
   rows, its pair products on padded sets. No optimizer.
-- *sliceformer, collated*: with `Batch.from_data_list` and `StructuralEncoding` in the time.
+- *sliceformer, collated*: with the way from a store to the batch in the time, as in training.
 - *transformers*: the Graphormer of transformers 4.57.1, with its own collation in the time; compare
   it with the line above. It needs `.[peers]` and a C++ compiler.
 
@@ -22,8 +22,10 @@ the gaps between tensors count, which are as large as what is in use and differ 
 import argparse
 import multiprocessing
 import os
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +34,12 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, GPSConv, global_mean_pool
 
+from benchmarks.loader import make_store
 from benchmarks.peak import peak_bytes_of
 from benchmarks.structure import FIFTEEN_ATOMS, INSTALL, molecules
 from benchmarks.timing import median_ms
+from slicegraph.data.batch.collate import collate
+from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig, preset
 from slicegraph.models.config import OGB_ATOMS, OGB_BONDS
 from slicegraph.transforms import StructuralEncoding
@@ -122,14 +127,20 @@ def build(name: str, size: str, vocabulary: str, items: list[dict[str, Any]]) ->
     config = preset(f"{kind}-{size}", vocabulary, dropout=0.0, attention_dropout=0.0)
     if name == "transformers":
         return transformers_graphormer(config, items)
-    graphs, encode = graphs_of(items), StructuralEncoding()
-    batch = encode(Batch.from_data_list(graphs))
+    batch = StructuralEncoding()(Batch.from_data_list(graphs_of(items)))
     if name == "floor":
         return Floor(config, batch)
     model = GPS(config) if name == "gps" else GraphSliceformer(config)
     if name.endswith("collated"):
-        return Candidate(model, lambda: model(encode(Batch.from_data_list(graphs))).square().mean())
+        store, everything = store_of(len(items)), np.arange(len(items))
+        return Candidate(model, lambda: model(collate(store, everything)).square().mean())
     return Candidate(model, lambda: model(batch).square().mean())
+
+
+def store_of(count: int) -> MoleculeStore:
+    """The same molecules in a store, whose files stay open when their folder is gone."""
+    with tempfile.TemporaryDirectory() as folder:
+        return make_store(Path(folder), SMILES, count)
 
 
 def peer_model(config: GraphSliceformerConfig, **options: Any) -> torch.nn.Module:

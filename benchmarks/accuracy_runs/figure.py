@@ -10,7 +10,7 @@ from benchmarks.json_lines import Line
 from slicegraph.report.plot import FONT, Plot, label, render
 from slicegraph.report.theme import LIGHT, Theme
 
-_SORTING = ("sort", "attn_plus_sort")
+_SORTING = ("quantile", "sort", "attn_plus_sort")
 
 
 def write_figure(runs: list[Line], file: Path) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 from slicegraph.models.config import OGB_ATOMS, OGB_BONDS
 
 SIZE: dict[str, Any] = {"num_layers": 5, "channels": 96, "ffn_channels": 96, "heads": 8}
+PLAIN: dict[str, Any] = {"local": "none", "readout": "token"}
 LOCAL: dict[str, Any] = {"local": "gine", "readout": "quantiles"}
 
-_PAPER = SIZE | {"mixer": "sort_attn"}
-_QKV = SIZE | {"mixer": "qkv"}
+_PAPER = SIZE | PLAIN | {"mixer": "sort_attn"}
+_QKV = SIZE | PLAIN | {"mixer": "qkv"}
+_OURS = SIZE | LOCAL | {"mixer": "quantile_attn"}
 
 
 def _wide(channels: int) -> dict[str, Any]:
@@ -19,15 +21,18 @@ def _wide(channels: int) -> dict[str, Any]:
 OURS: dict[str, dict[str, Any]] = {
     "graphormer": _QKV,
     "graphormer, 128 wide": _QKV | _wide(128),
+    "graphormer, read by quantiles": _QKV | {"readout": "quantiles"},
     "sort_attn": _PAPER,
     "sort_attn, interleave": _PAPER | {"order": "interleave"},
     "sort_attn, max_exchange": _PAPER | {"order": "max_exchange"},
     "sort_attn, pivot": _PAPER | {"align": "pivot"},
-    "attn_plus_sort": SIZE | {"mixer": "attn_plus_sort"},
-    "sort": SIZE | {"mixer": "sort"},
-    "attn": SIZE | {"mixer": "attn"},
+    "attn_plus_sort": SIZE | PLAIN | {"mixer": "attn_plus_sort"},
+    "sort": SIZE | PLAIN | {"mixer": "sort"},
+    "attn": SIZE | PLAIN | {"mixer": "attn"},
+    "quantile_attn + local": _OURS,
+    "quantile_attn + local, 112 wide": _OURS | _wide(112),
     "sort_attn + local": _PAPER | LOCAL,
-    "sort_attn + local, 112 wide": _PAPER | LOCAL | _wide(112),
+    "attn + local": SIZE | LOCAL | {"mixer": "attn"},
     "graphormer + local": _QKV | LOCAL,
 }
 """The rows that are models of ours, by the fields of their configuration."""

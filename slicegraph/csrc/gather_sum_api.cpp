@@ -56,17 +56,20 @@ bool scatter_sum(const SumWords& w) {
   const T* sums = reinterpret_cast<const T*>(w.sums);
   const int64_t channels = w.channels;
   const int threads = useful_threads(w);
-  const int64_t tasks = threads > 1 ? 2 * threads : 1;
+  int64_t tasks = 1;  // a power of two: a division for every entry would take longer than its sum
+  while (threads > 1 && tasks < 2 * threads) tasks *= 2;
   const auto work = [&](int64_t task, void*) {
-    const auto owned = [&](int64_t row) { return row / kTogether % tasks == task; };
+    const auto owned = [&](int64_t row) { return (row / kTogether & (tasks - 1)) == task; };
     for (int64_t row = 0; row < w.rows; ++row)
       for (int64_t c = 0; owned(row) && c < channels; ++c) table[row * channels + c] = 0;
-    for (int64_t i = 0; i < w.count * w.width; ++i) {
-      if (!owned(places[i])) continue;
-      T* row = table + places[i] * channels;
-      const T* sum = sums + i / w.width * channels;
-      for (int64_t c = 0; c < channels; ++c) row[c] += sum[c];
-    }
+    for (int64_t p = 0; p < w.count; ++p)
+      for (int64_t k = 0; k < w.width; ++k) {
+        const int64_t place = places[p * w.width + k];
+        if (!owned(place)) continue;
+        T* row = table + place * channels;
+        const T* sum = sums + p * channels;
+        for (int64_t c = 0; c < channels; ++c) row[c] += sum[c];
+      }
   };
   return for_each_task(tasks, threads, 0, work);
 }

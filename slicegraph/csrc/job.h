@@ -110,6 +110,36 @@ struct DropoutJob {
 // The entries of a task; divides 2^32.
 constexpr int64_t kDropoutSpan = 1 << 13;
 
+// y = gelu(x); with g also of_x = g gelu'(x).
+struct GeluJob {
+  const float* x;
+  const float* g;  // or null
+  float* y;
+  float* of_x;  // may be g
+  int64_t count;
+};
+
+// The entries of a task.
+constexpr int64_t kGeluSpan = 1 << 12;
+
+// y = scale (x - mean) / deviation + shift for every row; with g also the gradients.
+struct NormJob {
+  const char* x;  // [rows, width], like g, y and of_x
+  const char* scale;
+  const char* shift;
+  const char* g;  // or null
+  char* y;
+  char* of_x;  // may be g
+  char* sums;  // [tasks, 2, width]: what the rows of a task add to the gradients of scale and shift
+  int64_t rows;
+  int64_t width;
+  double eps;
+  int32_t dtype;
+};
+
+// The rows of a task: sums over rows go by these, so that they do not depend on the threads.
+constexpr int64_t kNormRows = 64;
+
 // One SIMD level's code. A job falls into tasks that may run in any order, on any thread.
 struct Kernels {
   const char* name;
@@ -123,6 +153,8 @@ struct Kernels {
   void (*exchange)(const ExchangeJob&, int64_t task);
   void (*pair_task)(const PairJob&, int64_t task, void* scratch);
   void (*dropout_task)(const DropoutJob&, int64_t task);
+  void (*gelu_task)(const GeluJob&, int64_t task);
+  void (*norm_task)(const NormJob&, int64_t task);
 };
 
 }  // namespace slicegraph

@@ -3,6 +3,8 @@
 #include "column_permute.h"
 #include "column_sort.h"
 #include "dropout.h"
+#include "gelu.h"
+#include "layer_norm.h"
 #include "max_exchange.h"
 #include "pair_mix.h"
 
@@ -32,6 +34,8 @@ const Kernels kernels = {SLICEGRAPH_TEXT(SLICEGRAPH_LEVEL),
                          exchange_tasks,
                          exchange_task,
                          pair_task,
-                         dropout_task};
+                         dropout_task,
+                         gelu_task,
+                         norm_task};
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

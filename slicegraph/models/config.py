@@ -30,7 +30,8 @@ class GraphSliceformerConfig:
             degrees are not told apart.
         readout: ``"token"`` gives every graph a token and reads it; ``"mean"``, ``"sum"`` and
             ``"quantiles"`` read the nodes, and there is no token.
-        quantiles: how many quantiles of each channel are read.
+        quantiles: how many quantiles of each channel are read, by this readout and by the mixer
+            ``"quantile_attn"``.
         num_targets: how many numbers are predicted for a graph.
         task: ``"regression"``; ``"binary"``, a logit for each target; ``"multiclass"``,
             ``num_classes`` logits for each target.

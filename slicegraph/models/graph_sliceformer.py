@@ -225,6 +225,7 @@ def _block(config: GraphSliceformerConfig, layer: int) -> EncoderBlock:
         layer,
         config.num_layers,
         dropout=config.attention_dropout,
+        quantiles=config.quantiles,
     )
     local = None
     if config.local != "none":

@@ -1,4 +1,4 @@
-"""The models of the paper, and smaller ones, by name."""
+"""The models by name: ours (`slicegraph-*`, `mini`), the paper's, and Graphormer."""
 
 from typing import Any
 
@@ -15,17 +15,16 @@ _BASE = {
 }
 _SMALL = _BASE | {"num_layers": 6, "channels": 512, "ffn_channels": 512}
 _SLIM = _BASE | {"channels": 80, "ffn_channels": 80, "heads": 8, "recompute": "none"}
-_MINI = {
-    "num_layers": 3,
-    "channels": 64,
-    "ffn_channels": 64,
-    "heads": 8,
-    "readout": "quantiles",
-}
+_MINI = {"num_layers": 5, "channels": 96, "ffn_channels": 96, "heads": 8}
+_OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
 _SORT = {"mixer": "sort_attn", "order": "ascending"}
 _QKV = {"mixer": "qkv"}
 
 PRESETS: dict[str, dict[str, Any]] = {
+    "slicegraph-base": _BASE | _OURS,
+    "slicegraph-small": _SMALL | _OURS,
+    "slicegraph-slim": _SLIM | _OURS,
+    "mini": _MINI | _OURS,
     "sliceformer-base": _BASE | _SORT,
     "sliceformer-base-interleave": _BASE | _SORT | {"order": "interleave"},
     "graphormer-base": _BASE | _QKV,
@@ -33,7 +32,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "graphormer-small": _SMALL | _QKV,
     "sliceformer-slim": _SLIM | _SORT,
     "graphormer-slim": _SLIM | _QKV,
-    "mini": _MINI | _SORT,
 }
 """The size and the mixer of each preset."""
 

@@ -5,9 +5,11 @@ from slicegraph.nn.encoder_block import EncoderBlock
 from slicegraph.nn.feature_table import FeatureTable
 from slicegraph.nn.graph_embedding import GraphEmbedding
 from slicegraph.nn.graph_readout import GraphReadout
+from slicegraph.nn.local_branch import Edges, LocalBranch
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.order import Order
 from slicegraph.nn.pair_bias import PairBias
+from slicegraph.nn.quantile_context import QuantileContext
 from slicegraph.nn.sequence_embedding import SequenceEmbedding
 from slicegraph.nn.sequence_mixer import SequenceMixer
 from slicegraph.nn.sequence_readout import SequenceReadout
@@ -18,13 +20,16 @@ from slicegraph.nn.slice_sort_conv import SliceSortConv
 from slicegraph.nn.structural_bias import StructuralBias
 
 __all__ = [
+    "Edges",
     "EncoderBlock",
     "FeatureTable",
     "GraphEmbedding",
     "GraphReadout",
+    "LocalBranch",
     "Mixer",
     "Order",
     "PairBias",
+    "QuantileContext",
     "SequenceEmbedding",
     "SequenceMixer",
     "SequenceReadout",

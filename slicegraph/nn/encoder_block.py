@@ -93,30 +93,31 @@ class EncoderBlock(torch.nn.Module):
     ) -> Tensor:
         if pairs is not None and self.mixer.mixer != "qkv":
             pairs.weights  # noqa: B018  # computed for all layers, and never again
-        mixed = self._drop(self._mix(x, ptr, pairs, rows))
-        if self.local is not None:
-            mixed = mixed + self._drop(self._hear(x, edges, rows))
+        mixed = self._drop(self._mix(x, ptr, pairs, rows, edges))
         x = mixed + (x if rows is None else collect_rows(x, rows))
         if self.post_norm:
             x = self.mixer_norm(x)
             return self.ffn_norm(x + self._drop(self._ffn(x)))
         return x + self._drop(self._ffn(x))
 
-    def _mix(self, x: Tensor, ptr: Tensor, pairs: PairBias | None, rows: Tensor | None) -> Tensor:
-        norm = None if self.post_norm else self.mixer_norm
-
-        def run(x: Tensor) -> Tensor:
-            return self.mixer(x, ptr, pairs, norm, self.recompute == "mix", rows)
-
-        return self._run(run, x)
-
-    def _hear(self, x: Tensor, edges: Edges | None, rows: Tensor | None) -> Tensor:
-        local = self.local
-        if local is None or edges is None:
+    def _mix(
+        self,
+        x: Tensor,
+        ptr: Tensor,
+        pairs: PairBias | None,
+        rows: Tensor | None,
+        edges: Edges | None,
+    ) -> Tensor:
+        norm, local = None if self.post_norm else self.mixer_norm, self.local
+        if local is not None and edges is None:
             raise ValueError("EncoderBlock: a block with a local branch needs edges")
 
         def run(x: Tensor) -> Tensor:
-            return local(x if self.post_norm else self.mixer_norm(x), edges, rows)
+            if local is None or edges is None:
+                return self.mixer(x, ptr, pairs, norm, self.recompute == "mix", rows)
+            x = x if norm is None else norm(x)
+            mixed = self.mixer(x, ptr, pairs, None, self.recompute == "mix", rows)
+            return mixed + local(x, edges, rows)
 
         return self._run(run, x)
 

@@ -64,11 +64,15 @@ class FeatureTable(torch.nn.Module):
         if not self.offsets.is_meta:
             self.offsets.copy_(self._offsets())
 
-    def forward(self, features: Tensor) -> Tensor:
+    def places(self, features: Tensor) -> Tensor:
+        """``[T, F]``, int64: the rows of the table that are added up."""
         if features.dim() == 1 and len(self.vocabulary) == 1:
             features = features.unsqueeze(-1)
         self._check(features)
-        total = gather_sum(self.weight, features.long() + self.offsets)
+        return features.long() + self.offsets
+
+    def forward(self, features: Tensor) -> Tensor:
+        total = gather_sum(self.weight, self.places(features))
         return total / len(self.vocabulary) if self.mode == "mean" else total
 
     def _check(self, features: Tensor) -> None:

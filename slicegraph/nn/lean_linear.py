@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from slicegraph.ops import rows
+
 
 def norm_linear(x: Tensor, norm: torch.nn.LayerNorm, linear: torch.nn.Linear) -> Tensor:
     """``linear(norm(x))``, which keeps ``x`` and nothing else.
@@ -42,9 +44,7 @@ class _NormLinear(torch.autograd.Function):
     def forward(
         x: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, bias: Tensor | None, eps: float
     ) -> Tensor:
-        return functional.linear(
-            functional.layer_norm(x, scale.shape, scale, shift, eps), weight, bias
-        )
+        return functional.linear(rows.layer_norm(x, scale, shift, eps), weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -55,18 +55,15 @@ class _NormLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         x, scale, shift, weight = ctx.saved_tensors
-        y, mean, deviation = torch.native_layer_norm(x, scale.shape, scale, shift, ctx.eps)
-        of_y, *rest = _linear_gradients(g, y, weight, ctx.biased)
-        of_norm = torch.ops.aten.native_layer_norm_backward(
-            of_y, x, scale.shape, mean, deviation, scale, shift, (True, True, True)
-        )
-        return (*of_norm, *rest, None)
+        of_y = _input_gradient(g, weight, x)
+        y, *of_norm = rows.layer_norm_gradients(of_y, x, scale, shift, ctx.eps)
+        return (*of_norm, *_weight_gradients(g, y, weight, ctx.biased), None)
 
 
 class _GeluLinear(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return functional.linear(functional.gelu(x), weight, bias)
+        return functional.linear(rows.gelu(x), weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -77,15 +74,19 @@ class _GeluLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        of_y, *rest = _linear_gradients(g, functional.gelu(x), weight, ctx.biased)
-        return (torch.ops.aten.gelu_backward(of_y, x), *rest)
+        y, of_x = rows.gelu_gradients(_input_gradient(g, weight, x), x)
+        return (of_x, *_weight_gradients(g, y, weight, ctx.biased))
 
 
-def _linear_gradients(
+# The products are in the precision of g: under autocast that of the forward pass.
+
+
+def _input_gradient(g: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    return (g @ weight.to(g.dtype)).to(x.dtype)
+
+
+def _weight_gradients(
     g: Tensor, y: Tensor, weight: Tensor, biased: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Of the input, the weight and the bias of a linear layer, in the precision of ``g``: under
-    autocast that of the forward pass."""
-    of_y = (g @ weight.to(g.dtype)).to(y.dtype)
+) -> tuple[Tensor, Tensor | None]:
     of_weight = (g.T @ y.to(g.dtype)).to(weight.dtype)
-    return of_y, of_weight, g.sum(0).to(weight.dtype) if biased else None
+    return of_weight, g.sum(0).to(weight.dtype) if biased else None

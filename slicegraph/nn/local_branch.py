@@ -1,7 +1,7 @@
 """Messages along the edges, beside the mixer: a sort looks at all rows and at no neighbour."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,11 +10,14 @@ from torch_geometric.utils import scatter
 
 from slicegraph.nn.feature_table import FeatureTable
 from slicegraph.nn.padded_sets import collect_rows
+from slicegraph.ops.edge_sum import edge_sum, has_kernel
+from slicegraph.ops.gather_sum import gather_sum
 
 LOCALS = ("none", "gine")
 
 
-class Edges(NamedTuple):
+@dataclass(frozen=True)
+class Edges:
     """Edges between rows: ``index [2, E]``, from and to; ``attr [E, F]``, if they have features."""
 
     index: Tensor
@@ -72,16 +75,26 @@ class LocalBranch(torch.nn.Module):
             module.reset_parameters()  # type: ignore[operator]
 
     def forward(self, x: Tensor, edges: Edges, rows: Tensor | None = None) -> Tensor:
-        heard = torch.addcmul(x + self._messages(x, edges), self.epsilon, x)
+        heard = torch.addcmul(self._messages(x, edges), 1 + self.epsilon, x)
         if rows is not None:
             heard = collect_rows(heard, rows)
         return self.outer(functional.relu(self.inner(heard)))
 
     def _messages(self, x: Tensor, edges: Edges) -> Tensor:
+        table, codes = self._kinds(x, edges)
+        if has_kernel(x, table):
+            return edge_sum(x, table, codes, edges.index)
         source, target = edges.index
-        message = x.index_select(0, source)
-        if self.edge is not None:
-            if edges.attr is None:
-                raise ValueError("LocalBranch: edge_attr is missing, expected edge features")
-            message = message + self.edge(edges.attr)
+        message = x.index_select(0, source) + gather_sum(table, codes)
         return scatter(functional.relu(message), target, dim_size=x.shape[0], reduce="sum")
+
+    def _kinds(self, x: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
+        """A table of vectors, and for each edge those that it is the sum of."""
+        index, attr = edges.index, edges.attr
+        if self.edge is None:
+            return x.new_empty(0, x.shape[1]), index.new_empty(index.shape[1], 0)
+        if attr is None:
+            raise ValueError("LocalBranch: edge_attr is missing, expected edge features")
+        if isinstance(self.edge, FeatureTable):
+            return self.edge.weight, self.edge.places(attr)
+        return self.edge(attr), torch.arange(index.shape[1], device=x.device).unsqueeze(-1)

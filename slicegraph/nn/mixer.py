@@ -8,9 +8,10 @@ from slicegraph.nn.order import Order
 from slicegraph.nn.padded_sets import collect_rows
 from slicegraph.nn.pair_bias import PairBias
 from slicegraph.nn.pivot import pivot_order
+from slicegraph.nn.quantile_context import QuantileContext
 from slicegraph.nn.recomputed import recomputed
 
-MIXERS = ("sort_attn", "attn_plus_sort", "sort", "attn", "qkv")
+MIXERS = ("quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv")
 ALIGNS = ("rows", "pivot")
 
 
@@ -23,12 +24,16 @@ class Mixer(torch.nn.Module):
 
     .. math::
         M = \begin{cases}
+        \mathrm{Q}(\mathrm{softmax}(B) V) & \text{quantile\_attn, ours} \\
         \mathrm{Sort}(\mathrm{softmax}(B) V) & \text{sort\_attn, the paper's text} \\
         \mathrm{softmax}(B) V + \mathrm{Sort}(V) & \text{attn\_plus\_sort, its released code} \\
         \mathrm{Sort}(V) & \text{sort} \\
         \mathrm{softmax}(B) V & \text{attn} \\
         \mathrm{softmax}(Q K^T / \sqrt{D} + B) V & \text{qkv, Graphormer}
         \end{cases}
+
+    where :math:`Q` adds a mixture of the sorted channels to every row, see
+    :class:`~slicegraph.nn.QuantileContext`.
 
     Args:
         channels: the size of each row.
@@ -41,6 +46,7 @@ class Mixer(torch.nn.Module):
         layer, num_layers: the number of this layer, from 1, and of all; for ``"interleave"``.
         bias: whether the projections have a bias.
         dropout: the probability with which a weight of the softmax is dropped in training.
+        quantiles: how many quantiles of a sorted channel ``"quantile_attn"`` reads.
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets.
@@ -68,6 +74,7 @@ class Mixer(torch.nn.Module):
         num_layers: int = 1,
         bias: bool = True,
         dropout: float = 0.0,
+        quantiles: int = 5,
     ) -> None:
         super().__init__()
         _check(channels, heads, mixer, align)
@@ -78,6 +85,7 @@ class Mixer(torch.nn.Module):
         qkv = mixer == "qkv"
         self.query_proj = torch.nn.Linear(channels, channels, bias) if qkv else None
         self.key_proj = torch.nn.Linear(channels, channels, bias) if qkv else None
+        self.context = QuantileContext(channels, quantiles) if mixer == "quantile_attn" else None
         self.order = Order(order, channels, layer, num_layers) if "sort" in mixer else None
 
     @property
@@ -123,6 +131,8 @@ class Mixer(torch.nn.Module):
         if self.query_proj is not None and self.key_proj is not None:
             return pairs.attend(self.query_proj(x), self.key_proj(x), values, dropout)
         mixed = pairs.mix(values, dropout)
+        if self.context is not None:
+            return self.context(mixed, ptr)
         if self.mixer == "attn":
             return mixed
         if self.mixer == "sort_attn":

@@ -36,14 +36,15 @@ class SliceSortConv(torch.nn.Module):
         edge_vocabulary: the number of categories of each edge feature, for categorical ones.
         max_distance: longer distances count as this one.
         max_hops: how many edges of a path count.
-        mixer: ``"sort_attn"``, ``"attn_plus_sort"``, ``"sort"``, ``"attn"`` or ``"qkv"``, see
-            :class:`~slicegraph.nn.Mixer`. ``"sort"`` does not look at edges, makes no pairs and
-            takes :math:`O(N \log N)`; the others take memory for every pair of nodes.
+        mixer: ``"quantile_attn"``, ``"sort_attn"``, ``"attn_plus_sort"``, ``"sort"``, ``"attn"`` or
+            ``"qkv"``, see :class:`~slicegraph.nn.Mixer`. ``"sort"`` does not look at edges, makes
+            no pairs and takes :math:`O(N \log N)`; the others take memory for every pair of nodes.
         order: ``"ascending"``, ``"descending"``, ``"interleave"`` or ``"max_exchange"``.
         align: ``"rows"`` or ``"pivot"``.
         layer, num_layers: the number of this layer, from 1, and of all; for ``"interleave"``.
         bias: whether the projections have a bias.
         dropout: the probability with which a weight of the softmax is dropped in training.
+        quantiles: how many quantiles of a sorted channel ``"quantile_attn"`` reads.
 
     Shapes:
         - **x**: ``[N, channels]``.
@@ -76,10 +77,13 @@ class SliceSortConv(torch.nn.Module):
         num_layers: int = 1,
         bias: bool = True,
         dropout: float = 0.0,
+        quantiles: int = 5,
     ) -> None:
         super().__init__()
         self.channels, self.heads, self.max_hops = channels, heads, max_hops
-        self.mixer = Mixer(channels, heads, mixer, order, align, layer, num_layers, bias, dropout)
+        self.mixer = Mixer(
+            channels, heads, mixer, order, align, layer, num_layers, bias, dropout, quantiles
+        )
         self.structural_bias = (
             StructuralBias(heads, max_distance, max_hops, edge_vocabulary, edge_dim)
             if self.mixer.needs_pairs

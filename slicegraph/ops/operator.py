@@ -41,6 +41,11 @@ def _differentiated(x: Tensor) -> bool:
     return (torch.is_grad_enabled() and x.requires_grad) or forward_ad._current_level >= 0
 
 
+def unobserved(*tensors: Tensor) -> bool:
+    """Whether nothing, not even autograd, wants to see an operator that is called with these."""
+    return not (_watched(tensors[0]) or any(map(_differentiated, tensors)))
+
+
 class Gradient(torch.autograd.Function):
     """Its forward pass takes `run`, a function of a backend or of torch: the operator itself."""
 

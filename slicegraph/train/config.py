@@ -29,7 +29,7 @@ class TrainConfig:
 
     Example:
         >>> TrainConfig(data="csv:solubility.csv", targets=("logS",), epochs=50).resolved().lr
-        0.002
+        0.0015
     """
 
     data: str = _setting("mini", "a data set by name, csv:PATH, or files of the task", "data")

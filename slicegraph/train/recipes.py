@@ -20,10 +20,10 @@ PAPER: dict[str, Any] = {
 """The settings of the Sliceformer and Graphormer papers on PCQM4M."""
 
 MINI: dict[str, Any] = {
-    "batch_size": 64,
-    "epochs": 12,
+    "batch_size": 100,
+    "epochs": 30,
     "min_steps": 1_800,
-    "lr": 2e-3,
+    "lr": 1.5e-3,
     "end_lr": 1e-6,
     "weight_decay": 0.01,
     "clip": 5.0,

@@ -14,9 +14,16 @@ SIZES = {"num_layers": 2, "channels": 16, "ffn_channels": 24, "heads": 4}
 
 @pytest.mark.parametrize("mixer", ["sort_attn", "sort", "qkv"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("local", ["none", "gine"])
 @torch.no_grad()
-def test_a_loaded_model_predicts_the_same(tmp_path, mixer, dtype):
-    overrides = {"mixer": mixer, "order": "interleave", "readout": "quantiles", **SIZES}
+def test_a_loaded_model_predicts_the_same(tmp_path, mixer, dtype, local):
+    overrides = {
+        "mixer": mixer,
+        "local": local,
+        "order": "interleave",
+        "readout": "quantiles",
+        **SIZES,
+    }
     model = GraphSliceformer.from_preset("mini", **overrides).to(dtype).eval()
     model.save(tmp_path / "new" / "folder")
     loaded = load(tmp_path / "new" / "folder")

@@ -11,9 +11,10 @@ from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
 from slicegraph.transforms import StructuralEncoding
 
-MIXERS = ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
+MIXERS = ["quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
 ORDERS = ["ascending", "descending", "interleave", "max_exchange"]
 ALIGNS = ["rows", "pivot"]
+LOCALS = ["none", "gine"]
 READOUTS = ["token", "mean", "sum", "quantiles"]
 TINY = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 2}
 
@@ -46,9 +47,16 @@ def test_a_prediction_does_not_depend_on_companions(mixer, order, align):
     assert_padding_invariant(found, some_graphs(), run, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_no_mixer_beside_a_local_branch_depends_on_companions(mixer):
+    found = model(mixer=mixer, local="gine", **TINY)
+    assert_padding_invariant(found, some_graphs(), run, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("readout", READOUTS)
-def test_no_readout_depends_on_companions(readout):
-    found = model(readout=readout, **TINY)
+@pytest.mark.parametrize("local", LOCALS)
+def test_no_readout_depends_on_companions(readout, local):
+    found = model(readout=readout, local=local, **TINY)
     assert_padding_invariant(found, some_graphs(), run, rtol=1e-5, atol=1e-5)
 
 
@@ -58,39 +66,43 @@ def test_no_preset_depends_on_companions(name):
     assert_padding_invariant(found, some_graphs(), run, rtol=0, atol=1e-5)
 
 
-def test_the_order_of_a_batch_does_not_matter():
-    found, graphs = model(**TINY), some_graphs()
+@pytest.mark.parametrize("local", LOCALS)
+def test_the_order_of_a_batch_does_not_matter(local):
+    found, graphs = model(local=local, **TINY), some_graphs()
     forwards, backwards = run(found, graphs), run(found, graphs[::-1])
     torch.testing.assert_close(torch.stack(backwards[::-1]), torch.stack(forwards))
 
 
 @pytest.mark.parametrize("mixer", ["attn", "qkv"])
 @pytest.mark.parametrize("readout", READOUTS)
-def test_attention_does_not_depend_on_the_numbering(mixer, readout):
+@pytest.mark.parametrize("local", LOCALS)
+def test_attention_does_not_depend_on_the_numbering(mixer, readout, local):
     trees = [random_graph(n, seed=n, extra_edges=0) for n in (7, 4, 12)]
-    found = model(mixer=mixer, readout=readout, **TINY)
+    found = model(mixer=mixer, readout=readout, local=local, **TINY)
     assert_permutation_invariant(found, trees, run, permute=renumbered, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("readout", READOUTS)
-def test_pivot_does_not_depend_on_the_numbering(order, readout):
+@pytest.mark.parametrize("local", LOCALS)
+def test_pivot_does_not_depend_on_the_numbering(order, readout, local):
     trees = [random_graph(n, seed=n, extra_edges=0) for n in (7, 4, 12)]
-    found = model(align="pivot", order=order, readout=readout, **TINY)
+    found = model(align="pivot", order=order, readout=readout, local=local, **TINY)
     assert_permutation_invariant(found, trees, run, permute=renumbered, rtol=1e-4, atol=1e-5)
 
 
 def test_rows_depend_on_the_numbering():
     tree = random_graph(7, seed=7, extra_edges=0)
-    found = model(align="rows", **TINY)
+    found = model(mixer="sort_attn", align="rows", **TINY)
     before, after = run(found, [tree]), run(found, [renumbered(tree, torch.arange(7).flip(0))])
     assert not torch.allclose(before[0], after[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("local", LOCALS)
 @torch.no_grad()
-def test_an_encoding_in_the_batch_is_what_the_model_would_compute(mixer):
-    found, graphs = model(mixer=mixer, **TINY), some_graphs()
+def test_an_encoding_in_the_batch_is_what_the_model_would_compute(mixer, local):
+    found, graphs = model(mixer=mixer, local=local, **TINY), some_graphs()
     expected = found(Batch.from_data_list(graphs))
     transform = StructuralEncoding()
     whole = transform(Batch.from_data_list(graphs))
@@ -100,9 +112,10 @@ def test_an_encoding_in_the_batch_is_what_the_model_would_compute(mixer):
         torch.testing.assert_close(found(batch), expected)
 
 
+@pytest.mark.parametrize("local", LOCALS)
 @torch.no_grad()
-def test_one_graph_needs_no_batch():
-    found, graph = model(**TINY), random_graph(5)
+def test_one_graph_needs_no_batch(local):
+    found, graph = model(local=local, **TINY), random_graph(5)
     torch.testing.assert_close(found(graph), found(Batch.from_data_list([graph])))
 
 
@@ -122,36 +135,50 @@ def test_the_shape_of_a_prediction(arguments, shape, readout):
     assert found(Batch.from_data_list(some_graphs())).shape == shape
 
 
-def test_float_features():
+@pytest.mark.parametrize("local", LOCALS)
+def test_float_features(local):
     arguments = {"node_vocabulary": None, "node_dim": 3, "edge_vocabulary": None, "edge_dim": 2}
-    found, graph = model(**TINY, **arguments), random_graph(5)
+    found, graph = model(local=local, **TINY, **arguments), random_graph(5)
     graph.x, graph.edge_attr = torch.randn(5, 3), torch.randn(graph.num_edges, 2)
     assert found(graph).shape == (1, 1)
 
 
-def test_without_edge_features():
-    found, graph = model(**TINY, edge_vocabulary=None), random_graph(5)
+@pytest.mark.parametrize("local", LOCALS)
+def test_without_edge_features(local):
+    found, graph = model(local=local, **TINY, edge_vocabulary=None), random_graph(5)
     graph.edge_attr = None
     assert found(graph).shape == (1, 1)
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("align", ALIGNS)
-def test_gradients_are_finite_on_degenerate_graphs(mixer, order, align):
-    found = model(mixer=mixer, order=order, align=align, **TINY).train()
+def assert_finite_gradients_on_degenerate_graphs(found: GraphSliceformer) -> None:
     batch = Batch.from_data_list([random_graph(1), disconnected_graph(), equal_graph()])
-    found(batch).square().sum().backward()
+    found.train()(batch).square().sum().backward()
     assert all(bool(p.grad.isfinite().all()) for p in found.parameters() if p.grad is not None)
     # The tables of W_k and of hop slots are used only where paths are that long.
     assert all(p.grad is not None for p in found.parameters())
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_gradients(mixer):
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("align", ALIGNS)
+def test_gradients_are_finite_on_degenerate_graphs(mixer, order, align):
+    found = model(mixer=mixer, order=order, align=align, **TINY)
+    assert_finite_gradients_on_degenerate_graphs(found)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("readout", ["token", "quantiles"])
+def test_gradients_beside_a_local_branch_are_finite_on_degenerate_graphs(mixer, readout):
+    found = model(mixer=mixer, local="gine", readout=readout, **TINY)
+    assert_finite_gradients_on_degenerate_graphs(found)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("local", LOCALS)
+def test_gradients(mixer, local):
     arguments = {"node_vocabulary": None, "node_dim": 2, "edge_vocabulary": None, "edge_dim": 2}
     tiny = TINY | {"channels": 4, "ffn_channels": 4, "max_distance": 6}
-    found = model(mixer=mixer, **tiny, **arguments).double()
+    found = model(mixer=mixer, local=local, **tiny, **arguments).double()
     graphs = [random_graph(3, seed=3), random_graph(1)]
     for graph in graphs:
         graph.edge_attr = torch.randn(graph.num_edges, 2).double()
@@ -162,6 +189,34 @@ def test_gradients(mixer):
         return found(batch)
 
     assert torch.autograd.gradcheck(predict, torch.randn(4, 2).double().requires_grad_())
+
+
+def test_a_graph_without_edges_has_a_local_branch_too():
+    found, alone = model(local="gine", **TINY), random_graph(1)
+    assert alone.num_edges == 0
+    assert bool(run(found, [alone])[0].isfinite().all())
+    alone.edge_index = None
+    assert bool(run(found, [alone])[0].isfinite().all())
+
+
+def test_edges_are_those_between_the_rows_of_their_nodes():
+    """A token before every graph moves the rows; the messages are still between neighbours."""
+    found, graphs = model(local="gine", readout="token", **TINY), some_graphs()
+    heard = {}
+    found.blocks[0].local.register_forward_hook(lambda _, inputs, __: heard.update(edges=inputs[1]))
+    batch = Batch.from_data_list(graphs)
+    found(batch)
+    tokens = torch.tensor([0, *(g.num_nodes + 1 for g in graphs)]).cumsum(0)
+    rows = torch.cat(
+        [t + 1 + torch.arange(g.num_nodes) for t, g in zip(tokens[:-1], graphs, strict=True)]
+    )
+    assert torch.equal(heard["edges"].index, rows[batch.edge_index])
+    assert torch.equal(heard["edges"].attr, batch.edge_attr)
+
+
+def test_an_unknown_local_branch_is_named():
+    with pytest.raises(ValueError, match="local = 'gin', expected one of none, gine"):
+        model(local="gin")
 
 
 def test_dropout_is_for_training_alone():
@@ -181,7 +236,8 @@ def test_an_empty_batch_is_an_error():
         model(**TINY)(Data())
 
 
-def test_a_graph_without_nodes_among_others():
+@pytest.mark.parametrize("local", LOCALS)
+def test_a_graph_without_nodes_among_others(local):
     empty = Data(
         x=torch.empty(0, 9, dtype=torch.int64),
         edge_index=torch.empty(2, 0).long(),
@@ -189,7 +245,7 @@ def test_a_graph_without_nodes_among_others():
     )
     graphs = [random_graph(4, seed=4), empty, random_graph(3, seed=3)]
     for readout in READOUTS:
-        found = model(readout=readout, **TINY)
+        found = model(readout=readout, local=local, **TINY)
         with_it, without = run(found, graphs), run(found, graphs[::2])
         torch.testing.assert_close(torch.stack(with_it[::2]), torch.stack(without))
 
@@ -204,8 +260,9 @@ def test_new_weights_are_small_and_padding_is_zero():
 
 def test_the_papers_vocabulary_agrees_with_ours_on_the_same_rows():
     """Only sizes differ: large tables with the rows of a small model make the small model."""
-    small = model(**TINY)
-    large = GraphSliceformer.from_preset("mini", vocabulary="graphormer", **TINY).eval()
+    fields = TINY | {"local": "none"}
+    small = model(**fields)
+    large = GraphSliceformer.from_preset("mini", vocabulary="graphormer", **fields).eval()
     state = large.state_dict()
     for name, value in small.state_dict().items():
         if value.shape == state[name].shape:

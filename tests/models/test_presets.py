@@ -41,7 +41,10 @@ def test_ogb_tables_are_smaller():
     ("size", "numbers"),
     [("base", (12, 768, 32)), ("small", (6, 512, 32)), ("slim", (12, 80, 8))],
 )
-@pytest.mark.parametrize(("family", "mixer"), [("sliceformer", "sort_attn"), ("graphormer", "qkv")])
+@pytest.mark.parametrize(
+    ("family", "mixer"),
+    [("slicegraph", "quantile_attn"), ("sliceformer", "sort_attn"), ("graphormer", "qkv")],
+)
 def test_sizes_and_mixers(family, size, numbers, mixer):
     config = preset(f"{family}-{size}")
     assert (config.num_layers, config.channels, config.heads) == numbers
@@ -57,7 +60,7 @@ def test_the_quirks_of_graphormer_are_in_no_preset():
 
 def test_overrides():
     config = preset("mini", num_targets=3, order="interleave")
-    assert (config.num_targets, config.order, config.channels) == (3, "interleave", 64)
+    assert (config.num_targets, config.order, config.channels) == (3, "interleave", 96)
 
 
 @pytest.mark.parametrize(

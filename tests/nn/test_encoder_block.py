@@ -6,11 +6,11 @@ from models.small_graphs import disconnected_graph, random_graph
 from torch_geometric.data import Batch
 
 from slicegraph.models import GraphSliceformer
-from slicegraph.nn import EncoderBlock, Mixer, PairBias
+from slicegraph.nn import Edges, EncoderBlock, LocalBranch, Mixer, PairBias
 from slicegraph.nn.padded_sets import PaddedSets
 
 
-def step(recompute, mixer, post_norm, dropout):
+def step(recompute, mixer, post_norm, dropout, **overrides):
     torch.manual_seed(0)
     model = GraphSliceformer.from_preset(
         "mini",
@@ -19,6 +19,7 @@ def step(recompute, mixer, post_norm, dropout):
         recompute=recompute,
         dropout=dropout,
         attention_dropout=dropout,
+        **overrides,
     ).train()
     batch = Batch.from_data_list([random_graph(7), disconnected_graph(), random_graph(1)])
     torch.manual_seed(1)
@@ -27,16 +28,30 @@ def step(recompute, mixer, post_norm, dropout):
     return out, [p.grad for p in model.parameters()]
 
 
-@pytest.mark.parametrize("recompute", ["mix", "all"])
-@pytest.mark.parametrize("mixer", ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"])
-@pytest.mark.parametrize("post_norm", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_recomputing_changes_no_result(recompute, mixer, post_norm, dropout):
-    out, gradients = step("none", mixer, post_norm, dropout)
-    again, gradients_again = step(recompute, mixer, post_norm, dropout)
+def assert_alike(recompute, *case, **overrides):
+    out, gradients = step("none", *case, **overrides)
+    again, gradients_again = step(recompute, *case, **overrides)
     assert torch.equal(out, again)
     for ours, expected in zip(gradients_again, gradients, strict=True):
         torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("recompute", ["mix", "all"])
+@pytest.mark.parametrize(
+    "mixer", ["quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
+)
+@pytest.mark.parametrize("post_norm", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_recomputing_changes_no_result(recompute, mixer, post_norm, dropout):
+    assert_alike(recompute, mixer, post_norm, dropout)
+
+
+@pytest.mark.parametrize("recompute", ["mix", "all"])
+@pytest.mark.parametrize("mixer", ["sort_attn", "qkv"])
+@pytest.mark.parametrize("post_norm", [False, True])
+def test_recomputing_a_local_branch_changes_no_result(recompute, mixer, post_norm):
+    sizes = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 2}
+    assert_alike(recompute, mixer, post_norm, 0.3, local="gine", **sizes)
 
 
 def kept_rows(recompute):
@@ -61,16 +76,23 @@ def test_a_block_keeps_as_many_tensors_as_its_documentation_says():
     assert [kept_rows(name) for name in ("none", "mix", "all")] == [5, 4, 2]
 
 
-@pytest.mark.parametrize("mixer", ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"])
+@pytest.mark.parametrize(
+    "mixer", ["quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
+)
 @pytest.mark.parametrize("recompute", ["none", "mix", "all"])
 @pytest.mark.parametrize("post_norm", [False, True])
-def test_some_rows_are_those_of_all_and_so_are_their_gradients(mixer, recompute, post_norm):
+@pytest.mark.parametrize("local", [False, True])
+def test_some_rows_are_those_of_all_and_so_are_their_gradients(mixer, recompute, post_norm, local):
     torch.manual_seed(0)
-    block = EncoderBlock(Mixer(8, 2, mixer), 12, post_norm=post_norm, recompute=recompute).double()
+    branch = LocalBranch(8) if local else None
+    block = EncoderBlock(
+        Mixer(8, 2, mixer), 12, post_norm=post_norm, recompute=recompute, local=branch
+    ).double()
     x = torch.randn(7, 8, dtype=torch.float64, requires_grad=True)
     ptr, rows = torch.tensor([0, 3, 7]), torch.tensor([0, 3])
     pairs = PairBias(torch.randn(2, 2, 4, 4, dtype=torch.float64), PaddedSets(ptr))
-    some, expected = block(x, ptr, pairs, rows), block(x, ptr, pairs)[rows]
+    edges = Edges(torch.tensor([[1, 2, 2, 5], [0, 0, 1, 3]]), None)
+    some, expected = block(x, ptr, pairs, rows, edges), block(x, ptr, pairs, edges=edges)[rows]
     torch.testing.assert_close(some, expected)
     wanted = [x, *block.parameters()]
     found = torch.autograd.grad(some.square().sum(), wanted)

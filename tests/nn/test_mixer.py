@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicegraph.nn import EncoderBlock, Mixer, Order, PairBias
+from slicegraph.nn import EncoderBlock, Mixer, Order, PairBias, QuantileContext
 from slicegraph.nn.padded_sets import PaddedSets
 from slicegraph.nn.pivot import pivot_order
 
-MIXERS = ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
+MIXERS = ["quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
 ORDERS = ["ascending", "descending", "interleave", "max_exchange"]
 ALIGNS = ["rows", "pivot"]
 PTR = torch.tensor([0, 4, 5, 11])
@@ -56,6 +56,9 @@ def formula(mixer: Mixer, x: Tensor, bias: Tensor) -> Tensor:
 
     if mixer.mixer in ("attn", "qkv"):
         mixed = attention
+    elif mixer.context is not None:
+        levels = torch.linspace(0, 1, 5, dtype=x.dtype)
+        mixed = attention + (mixer.context.weight * attention.quantile(levels, 0)).sum(0)
     elif mixer.mixer == "sort_attn":
         mixed = ordered(attention)
     else:
@@ -74,6 +77,17 @@ def test_every_set_follows_the_formula(mixer, order, align):
         n = end - start
         expected = formula(module, rows()[start:end], bias[b, :, :n, :n])
         torch.testing.assert_close(out[start:end], expected)
+
+
+@torch.no_grad()
+def test_quantiles_follow_a_permutation_of_the_rows_with_ties_too():
+    x, perm, one = (
+        rows()[[0, 1, 1, 3, 4, 5]],
+        torch.tensor([3, 0, 5, 1, 4, 2]),
+        torch.tensor([0, 6]),
+    )
+    context = QuantileContext(CHANNELS, quantiles=4).double()
+    assert torch.equal(context(x[perm], one), context(x, one)[perm])
 
 
 @pytest.mark.parametrize("order", ORDERS)

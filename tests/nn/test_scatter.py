@@ -7,7 +7,8 @@ from models.small_graphs import disconnected_graph, random_graph
 from torch_geometric.data import Batch, Data
 
 from slicegraph.models import GraphSliceformer
-from slicegraph.nn import GraphReadout, SliceSortAggregation
+from slicegraph.nn import Edges, GraphReadout, LocalBranch, SliceSortAggregation
+from slicegraph.ops import use_backend
 from slicegraph.transforms import StructuralEncoding
 
 pytestmark = pytest.mark.skipif(
@@ -53,6 +54,19 @@ def test_degrees_agree(monkeypatch):
     (first_in, first_out), (second_in, second_out) = both_ways(monkeypatch, compute)
     assert torch.equal(first_in, second_in)
     assert torch.equal(first_out, second_out)
+
+
+def test_messages_agree_with_their_gradients(monkeypatch):
+    x, index = torch.randn(4, 6, requires_grad=True), torch.tensor([[0, 0, 1, 3], [1, 1, 0, 3]])
+    branch = LocalBranch(6)
+
+    def compute():
+        with use_backend("reference"):
+            out = branch(x, Edges(index, None))
+        return out, *torch.autograd.grad(out.square().sum(), x)
+
+    for ours, theirs in zip(*both_ways(monkeypatch, compute), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("readout", ["token", "mean", "sum", "quantiles"])

@@ -14,7 +14,7 @@ from slicegraph.nn import SliceSortConv
 from slicegraph.ops.shortest_paths import shortest_paths
 from slicegraph.testing import assert_padding_invariant, assert_permutation_equivariant
 
-MIXERS = ["sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
+MIXERS = ["quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
 ORDERS = ["ascending", "descending", "interleave", "max_exchange"]
 ALIGNS = ["rows", "pivot"]
 CHANNELS = 8

@@ -14,7 +14,14 @@ def backend(request):
         yield request.param
 
 
-CASES = [(1, 1, 1, 1), (5, 7, 3, 4), (40, 2000, 5, 8), (300, 1000, 9, 80), (3, 0, 2, 4)]
+CASES = [
+    (1, 1, 1, 1),
+    (5, 7, 3, 4),
+    (40, 2000, 5, 8),
+    (300, 1000, 9, 80),
+    (3, 0, 2, 4),
+    (3, 5, 0, 4),
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)

@@ -15,11 +15,15 @@ from torch import Tensor
 from slicegraph.ops.backends import (
     cpu,
     cpu_dropout,
+    cpu_edges,
     cpu_pairs,
+    cpu_rows,
     cpu_tables,
     reference,
     reference_dropout,
+    reference_edges,
     reference_pairs,
+    reference_rows,
     reference_tables,
     triton,
 )
@@ -27,8 +31,15 @@ from slicegraph.ops.backends import (
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
 # The files of a backend that has several, the first being the one that is chosen.
 _PARTS = (
-    (cpu, cpu_dropout, cpu_pairs, cpu_tables),
-    (reference, reference_dropout, reference_pairs, reference_tables),
+    (cpu, cpu_dropout, cpu_edges, cpu_pairs, cpu_rows, cpu_tables),
+    (
+        reference,
+        reference_dropout,
+        reference_edges,
+        reference_pairs,
+        reference_rows,
+        reference_tables,
+    ),
 )
 
 _forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None

@@ -1,0 +1,145 @@
+"""The accuracy study: its rows, the file they are kept in, what is printed and drawn."""
+
+import stat
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.accuracy import asked_runs, finish, parse
+from benchmarks.accuracy_runs import chemprop, training
+from benchmarks.accuracy_runs.data import dataset_of
+from benchmarks.accuracy_runs.figure import write_figure
+from benchmarks.accuracy_runs.pyg_models import PyGStack
+from benchmarks.accuracy_runs.rows import BUDGETS, CHEMPROP, OURS, OUTSIDE, ROWS, run_of
+from benchmarks.accuracy_runs.table import table
+from slicegraph.models import GraphSliceformer, preset
+
+OUTCOME = {"test": 0.2, "cpu_seconds": 50.0, "parameters": 1234}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("dataset")
+
+
+def words(folder, *others):
+    return parse(["--out", str(folder / "out.jsonl"), "--data", "mini", "--quick", *others])
+
+
+def parameters(model: torch.nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def sized(row: str) -> int:
+    with torch.device("meta"):
+        if row in OURS:
+            return parameters(GraphSliceformer(preset("mini", **OURS[row])))
+        return parameters(PyGStack(OUTSIDE[row], preset("mini")))
+
+
+@pytest.mark.parametrize("row", ["quantile_attn + local", *OUTSIDE])
+def test_these_rows_have_the_parameters_of_graphormer(row):
+    assert sized(row) == pytest.approx(sized("graphormer"), rel=0.04)
+
+
+def test_the_wider_row_has_the_parameters_of_graphormer_with_the_local_branch():
+    wide = sized("quantile_attn + local, 112 wide")
+    assert wide == pytest.approx(sized("graphormer + local"), rel=0.05)
+
+
+def test_the_default_preset_is_a_row():
+    fields = asdict(preset("mini"))
+    assert all(fields[name] == value for name, value in OURS["quantile_attn + local"].items())
+
+
+@pytest.mark.parametrize("data", BUDGETS)
+def test_all_rows_have_the_same_settings(data):
+    runs = [run_of(data, row, 0, 1, False, None) for row in ROWS]
+    assert all((run.settings, run.part) == (runs[0].settings, runs[0].part) for run in runs)
+
+
+def test_a_part_is_the_beginning_of_train(root):
+    whole, part = dataset_of("mini", None, root), dataset_of("mini", 50, root)
+    assert np.array_equal(part.splits["train"], whole.splits["train"][:50])
+    assert np.array_equal(part.splits["test"], whole.splits["test"])
+
+
+@pytest.mark.parametrize("row", ["quantile_attn + local", "sort", *OUTSIDE])
+def test_a_run_learns_and_is_tested(root, row):
+    found = training.train(run_of("mini", row, 0, 1, True, None), root)
+    assert 0 < found["test"] < 2
+    assert found["cpu_seconds"] >= 0
+    assert found["parameters"] > 0
+
+
+def test_a_finished_run_is_not_made_again(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(training, "train", lambda run, root: done.append(run) or OUTCOME)
+    arguments = words(tmp_path, "--rows", "graphormer", "sort", "--seeds", "0", "1")
+    for _ in range(2):
+        lines = [finish(run, arguments) for run in asked_runs("mini", arguments)]
+    assert [(run.row, run.seed) for run in done] == [
+        ("graphormer", 0),
+        ("sort", 0),
+        ("graphormer", 1),
+        ("sort", 1),
+    ]
+    assert all(line["test"] == 0.2 for line in lines)
+
+
+def test_only_what_is_finished_is_printed(tmp_path):
+    arguments = words(tmp_path, "--print")
+    assert not any(finish(run, arguments) for run in asked_runs("mini", arguments))
+
+
+def test_chemprop_is_left_out_without_a_command(tmp_path):
+    arguments = words(tmp_path, "--rows", CHEMPROP, "--seeds", "0")
+    assert [finish(run, arguments) for run in asked_runs("mini", arguments)] == [None]
+
+
+def test_chemprop_gets_our_molecules_and_its_predictions_are_scored(root, tmp_path):
+    command = tmp_path / "chemprop"
+    command.write_text(
+        "#!/usr/bin/env python3\n"
+        "import csv, pathlib, sys\n"
+        "value = dict(zip(sys.argv[2::2], sys.argv[3::2]))\n"
+        "rows = list(csv.DictReader(open(value['--data-path'])))\n"
+        "out = pathlib.Path(value['--output-dir'], 'model_0')\n"
+        "out.mkdir(parents=True)\n"
+        "with open(out / 'test_predictions.csv', 'w') as file:\n"
+        "    table = csv.writer(file)\n"
+        "    table.writerow(['smiles', 'target'])\n"
+        "    for row in rows:\n"
+        "        if row['split'] == 'test':\n"
+        "            table.writerow([row['smiles'], float(row['target']) + 0.5])\n"
+    )
+    command.chmod(command.stat().st_mode | stat.S_IEXEC)
+    found = chemprop.train(run_of("mini", CHEMPROP, 0, 1, True, None), root, str(command))
+    assert found["test"] == pytest.approx(0.5, abs=1e-5)
+
+
+def lines():
+    scores = {"graphormer": (0.2, 0.22), "quantile_attn + local": (0.15, 0.17), CHEMPROP: (0.3,)}
+    for row, tests in scores.items():
+        for seed, test in enumerate(tests):
+            seconds = 100.0 if row == "graphormer" else 80.0
+            outcome = {"test": test, "cpu_seconds": seconds}
+            if row != CHEMPROP:
+                outcome["parameters"] = 1234
+            yield asdict(run_of("qm9-gap", row, seed, 1, False, None)) | outcome
+
+
+def test_the_table_has_mean_spread_and_time():
+    text = table("qm9-gap", list(lines()))
+    assert "### qm9-gap: 20,000 molecules of train, 20 epochs" in text
+    assert "| graphormer | 1,234 | 0.2100 ± 0.0141 | 2 | 100 | 1.00x |" in text
+    assert "| quantile_attn + local | 1,234 | 0.1600 ± 0.0141 | 2 | 80 | 0.80x |" in text
+    assert "| chemprop |  | 0.3000 | 1 | 80 | 0.80x |" in text
+
+
+def test_the_figure_is_a_png(tmp_path: Path):
+    write_figure(list(lines()), tmp_path / "figures" / "accuracy.png")
+    assert (tmp_path / "figures" / "accuracy.png").read_bytes()[:4] == b"\x89PNG"
