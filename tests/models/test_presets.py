@@ -26,6 +26,28 @@ def test_the_papers_models_have_the_papers_size(name, count):
     assert parameters(name, vocabulary="graphormer") == count
 
 
+@pytest.mark.parametrize("size", ["base", "small", "slim"])
+def test_ours_have_the_parameters_of_graphormer(size):
+    assert parameters(f"slicegraph-{size}") == pytest.approx(
+        parameters(f"graphormer-{size}"), rel=0.04
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("slicegraph-base", 42_985_633),
+        ("slicegraph-small", 9_698_209),
+        ("slicegraph-slim", 515_833),
+        ("mini", 322_537),
+        ("graphormer-slim", 497_361),
+        ("sliceformer-slim", 341_841),
+    ],
+)
+def test_the_table_of_presets_is_right(name, count):
+    assert parameters(name) == count
+
+
 def test_the_vocabulary_is_that_of_ogb():
     assert list(OGB_ATOMS) == get_atom_feature_dims()
     assert list(OGB_BONDS) == get_bond_feature_dims()
