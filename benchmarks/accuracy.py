@@ -29,6 +29,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", default=["qm9-gap"], choices=BUDGETS)
     parser.add_argument("--part", type=int, help="molecules of train, if not those of the budget")
+    parser.add_argument("--epochs", type=int, help="if not those of the budget")
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS, metavar="ROW")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
@@ -47,7 +48,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 def asked_runs(data: str, arguments: argparse.Namespace) -> list[Run]:
     """All rows of a seed, then those of the next."""
-    options = (arguments.threads, arguments.quick, arguments.part)
+    options = (arguments.threads, arguments.quick, arguments.part, arguments.epochs)
     return [run_of(data, row, seed, *options) for seed in arguments.seeds for row in arguments.rows]
 
 

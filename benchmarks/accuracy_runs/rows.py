@@ -88,11 +88,20 @@ class Run:
     settings: dict[str, Any]
 
 
-def run_of(data: str, row: str, seed: int, threads: int, quick: bool, part: int | None) -> Run:
-    """A run with the budget of its data; a quick one is an epoch of a toy."""
+def run_of(
+    data: str,
+    row: str,
+    seed: int,
+    threads: int = 1,
+    quick: bool = False,
+    part: int | None = None,
+    epochs: int | None = None,
+) -> Run:
+    """A run with the budget of its data, or another; a quick one is an epoch of a toy."""
     budget = BUDGETS[data]
     part = _QUICK_PART if quick else part or budget.get("part")
-    settings = COMMON | {"epochs": 1 if quick else budget["epochs"], "threads": threads}
+    epochs = 1 if quick else epochs or budget["epochs"]
+    settings = COMMON | {"epochs": epochs, "threads": threads}
     model = OURS.get(row) or OUTSIDE.get(row) or {}
     if quick:
         model = model | {name: value for name, value in _QUICK_TOY.items() if name in model}

@@ -57,7 +57,7 @@ def test_the_default_preset_is_a_row():
 
 @pytest.mark.parametrize("data", BUDGETS)
 def test_all_rows_have_the_same_settings(data):
-    runs = [run_of(data, row, 0, 1, False, None) for row in ROWS]
+    runs = [run_of(data, row, 0) for row in ROWS]
     assert all((run.settings, run.part) == (runs[0].settings, runs[0].part) for run in runs)
 
 
@@ -69,7 +69,7 @@ def test_a_part_is_the_beginning_of_train(root):
 
 @pytest.mark.parametrize("row", ["quantile_attn + local", "sort", *OUTSIDE])
 def test_a_run_learns_and_is_tested(root, row):
-    found = training.train(run_of("mini", row, 0, 1, True, None), root)
+    found = training.train(run_of("mini", row, 0, quick=True), root)
     assert 0 < found["test"] < 2
     assert found["cpu_seconds"] >= 0
     assert found["parameters"] > 0
@@ -117,7 +117,7 @@ def test_chemprop_gets_our_molecules_and_its_predictions_are_scored(root, tmp_pa
         "            table.writerow([row['smiles'], float(row['target']) + 0.5])\n"
     )
     command.chmod(command.stat().st_mode | stat.S_IEXEC)
-    found = chemprop.train(run_of("mini", CHEMPROP, 0, 1, True, None), root, str(command))
+    found = chemprop.train(run_of("mini", CHEMPROP, 0, quick=True), root, str(command))
     assert found["test"] == pytest.approx(0.5, abs=1e-5)
 
 
@@ -129,7 +129,7 @@ def lines():
             outcome = {"test": test, "cpu_seconds": seconds}
             if row != CHEMPROP:
                 outcome["parameters"] = 1234
-            yield asdict(run_of("qm9-gap", row, seed, 1, False, None)) | outcome
+            yield asdict(run_of("qm9-gap", row, seed)) | outcome
 
 
 def test_the_table_has_mean_spread_and_time():
