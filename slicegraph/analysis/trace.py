@@ -68,7 +68,7 @@ def _hooks(layer: LayerTrace, block: EncoderBlock) -> Iterator[Any]:
 
     def ask_for_all_rows(module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         asked[:] = [inputs[3] if len(inputs) > 3 else None]
-        return inputs[:3]
+        return (*inputs[:3], None, *inputs[4:])
 
     def keep_block(module: Any, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
         layer.ptr, layer.block = inputs[1], output

@@ -27,6 +27,7 @@ def traced(kind: str, mixer: str, **fields):
 @pytest.mark.parametrize(
     ("kind", "mixer"),
     [
+        ("graph", "quantile_attn"),
         ("graph", "sort_attn"),
         ("graph", "attn_plus_sort"),
         ("graph", "sort"),
@@ -46,7 +47,15 @@ def test_the_layers_of_every_kind_of_model_are_caught_in_order(kind, mixer):
         rows, width = int(layer.ptr[-1]), layer.mixer.out_proj.in_features
         assert layer.mixed.shape == (rows, width)
         assert layer.block.shape == (rows, 16)
-        assert (layer.ordered is None) == (mixer in ("attn", "qkv"))
+        assert (layer.ordered is None) == (mixer in ("quantile_attn", "attn", "qkv"))
+
+
+@torch.no_grad()
+def test_all_rows_of_the_last_block_are_caught_with_a_local_branch_too():
+    model = small_model(local="gine", readout="token")
+    *_, last = trace(model, graphs())
+    assert last.block.shape == (int(last.ptr[-1]), 16)
+    torch.testing.assert_close(model.final_norm(last.block[last.ptr[:-1]]), model.embed(graphs()))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -63,7 +72,7 @@ def test_what_attention_mixes_is_softmax_times_values():
     model = image_model("qkv", num_layers=1, heads=1)
     caught = {}
     mixer = model.patches.blocks[0].mixer
-    mixer.value_proj.register_forward_hook(lambda m, x, y: caught.update(x=x[0]))
+    mixer.register_forward_pre_hook(lambda m, inputs: caught.update(x=inputs[3](inputs[0])))
     (layer,) = trace(model, images(1))
     q, k, v = (f(caught["x"]) for f in (mixer.query_proj, mixer.key_proj, mixer.value_proj))
     expected = torch.softmax(q @ k.T / q.shape[1] ** 0.5, dim=1) @ v
