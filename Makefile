@@ -18,8 +18,10 @@ demo: $(VENV)/installed
 	$(BIN)/slicegraph train --out $(DEMO)
 	$(BIN)/slicegraph predict $(DEMO) "CCO"
 
+# A process a core, each with one thread; the tests of a file stay together, and share what they made.
+PARALLEL := -n auto --dist loadfile
 test: $(VENV)/installed-dev
-	$(BIN)/pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) $(ARGS)
 
 # torch-scatter is compiled against the torch that is installed, for about 6 minutes, in a venv of its
 # own: what the other tests run on does not have it.
