@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
@@ -11,16 +12,26 @@ from slicegraph.report.plot import FONT, Plot, label, render
 from slicegraph.report.theme import LIGHT, Theme
 
 _SORTING = ("quantile", "sort", "attn_plus_sort")
+_NEAR = (0.25, 0.07)
+"""Names of points that are nearer, in shares of the axes, would lie on each other."""
+
+
+class Point(NamedTuple):
+    seconds: float
+    error: float
+    low: float
+    high: float
+    name: str
 
 
 def write_figure(runs: list[Line], file: Path) -> None:
-    """A PNG of the runs of one data set, all finished."""
+    """A PNG of the finished runs of one data set."""
+    points = points_of(runs)
 
     def draw(axes: Axes, theme: Theme) -> None:
-        for name in ROWS:
-            if own := [run for run in runs if run["row"] == name]:
-                _point(axes, theme, name, own)
-        axes.margins(x=0.16, y=0.1)
+        for point, below in zip(points, below_others(points), strict=True):
+            _draw(axes, theme, point, below)
+        axes.margins(x=0.16, y=0.14)
         label(axes, theme, "CPU seconds of training", "test MAE (eV)")
 
     plot = Plot("accuracy", "Error against time", "", draw, wide=True)
@@ -28,17 +39,47 @@ def write_figure(runs: list[Line], file: Path) -> None:
     file.write_bytes(render(plot, LIGHT))
 
 
-def _point(axes: Axes, theme: Theme, name: str, runs: list[Line]) -> None:
-    errors, seconds = [run["test"] for run in runs], mean(run["cpu_seconds"] for run in runs)
-    middle = mean(errors)
-    colour = theme.first if name.startswith(_SORTING) else theme.second
-    bars = [[middle - min(errors)], [max(errors) - middle]]
-    axes.errorbar(seconds, middle, bars, fmt="o", color=colour, markersize=5, linewidth=1)
+def points_of(runs: list[Line]) -> list[Point]:
+    """From the fastest row to the slowest, each with its best and its worst seed."""
+    points = []
+    for name in ROWS:
+        if own := [run for run in runs if run["row"] == name]:
+            errors = [run["test"] for run in own]
+            seconds = mean(run["cpu_seconds"] for run in own)
+            points.append(Point(seconds, mean(errors), min(errors), max(errors), name))
+    return sorted(points)
+
+
+def below_others(points: list[Point]) -> list[bool]:
+    """Whether the name of each point goes below it, as that of a near one is above."""
+    width = max(p.seconds for p in points) - min(p.seconds for p in points) or 1.0
+    height = max(p.error for p in points) - min(p.error for p in points) or 1.0
+    found: list[bool] = []
+    for point in points:
+        above = (other for other, below in zip(points, found, strict=False) if not below)
+        found.append(
+            any(
+                abs(point.seconds - other.seconds) < _NEAR[0] * width
+                and abs(point.error - other.error) < _NEAR[1] * height
+                for other in above
+            )
+        )
+    return found
+
+
+def _draw(axes: Axes, theme: Theme, point: Point, below: bool) -> None:
+    colour = theme.first if point.name.startswith(_SORTING) else theme.second
+    bars = [[point.error - point.low], [point.high - point.error]]
+    axes.errorbar(
+        point.seconds, point.error, bars, fmt="o", color=colour, markersize=5, linewidth=1
+    )
     axes.annotate(
-        name,
-        (seconds, middle),
-        (6, 3),
+        point.name,
+        (point.seconds, point.error),
+        (0, -9 if below else 7),
         textcoords="offset points",
+        ha="center",
+        va="center",
         fontsize=FONT - 1.5,
         color=theme.text,
     )
