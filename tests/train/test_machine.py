@@ -35,10 +35,16 @@ def test_processes_that_load_data_change_nothing(plain, tmp_path):
     assert distance(result.folder, plain.folder) == 0
 
 
-def test_bf16_on_the_cpu_is_near_float32(plain, tmp_path):
-    result = train(tiny_config(tmp_path, epochs=1, precision="bf16-mixed"), progress=False)
-    assert distance(result.folder, plain.folder) > 0
-    assert result.test == pytest.approx(plain.test, abs=0.1)
+def test_bf16_on_the_cpu_is_near_float32(tmp_path):
+    # With small steps: large ones carry a rounding error anywhere.
+    exact, result = (
+        train(
+            tiny_config(tmp_path, lr=1e-3, out=str(tmp_path / name), precision=name), progress=False
+        )
+        for name in ("32-true", "bf16-mixed")
+    )
+    assert 0 < distance(result.folder, exact.folder) < 0.02
+    assert result.test == pytest.approx(exact.test, abs=0.05)
     assert all(value.dtype != torch.bfloat16 for value in weights(result.folder).values())
 
 
