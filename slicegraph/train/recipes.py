@@ -21,7 +21,7 @@ PAPER: dict[str, Any] = {
 
 MINI: dict[str, Any] = {
     "batch_size": 100,
-    "epochs": 24,
+    "epochs": 20,
     "min_steps": 1_800,
     "lr": 1.5e-3,
     "end_lr": 1e-6,
