@@ -14,6 +14,8 @@ from slicegraph.report.theme import LIGHT, Theme
 _SORTING = ("quantile", "sort", "attn_plus_sort")
 _NEAR = (0.25, 0.07)
 """Names of points that are nearer, in shares of the axes, would lie on each other."""
+_OFFSETS = (7, -9, -18, 16)
+"""Where a name can be: above its point, below it, further below, further above."""
 
 
 class Point(NamedTuple):
@@ -29,8 +31,8 @@ def write_figure(runs: list[Line], file: Path) -> None:
     points = points_of(runs)
 
     def draw(axes: Axes, theme: Theme) -> None:
-        for point, below in zip(points, below_others(points), strict=True):
-            _draw(axes, theme, point, below)
+        for point, place in zip(points, places_of_names(points), strict=True):
+            _draw(axes, theme, point, _OFFSETS[place])
         axes.margins(x=0.16, y=0.14)
         label(axes, theme, "CPU seconds of training", "test MAE (eV)")
 
@@ -50,24 +52,24 @@ def points_of(runs: list[Line]) -> list[Point]:
     return sorted(points)
 
 
-def below_others(points: list[Point]) -> list[bool]:
-    """Whether the name of each point goes below it, as that of a near one is above."""
+def places_of_names(points: list[Point]) -> list[int]:
+    """Which of the places around its point each name takes: the first that no near one has."""
     width = max(p.seconds for p in points) - min(p.seconds for p in points) or 1.0
     height = max(p.error for p in points) - min(p.error for p in points) or 1.0
-    found: list[bool] = []
+    found: list[int] = []
     for point in points:
-        above = (other for other, below in zip(points, found, strict=False) if not below)
-        found.append(
-            any(
-                abs(point.seconds - other.seconds) < _NEAR[0] * width
-                and abs(point.error - other.error) < _NEAR[1] * height
-                for other in above
-            )
-        )
+        taken = {
+            place
+            for other, place in zip(points, found, strict=False)
+            if abs(point.seconds - other.seconds) < _NEAR[0] * width
+            and abs(point.error - other.error) < _NEAR[1] * height
+        }
+        free = (place for place in range(len(_OFFSETS)) if place not in taken)
+        found.append(next(free, 0))
     return found
 
 
-def _draw(axes: Axes, theme: Theme, point: Point, below: bool) -> None:
+def _draw(axes: Axes, theme: Theme, point: Point, offset: int) -> None:
     colour = theme.first if point.name.startswith(_SORTING) else theme.second
     bars = [[point.error - point.low], [point.high - point.error]]
     axes.errorbar(
@@ -76,7 +78,7 @@ def _draw(axes: Axes, theme: Theme, point: Point, below: bool) -> None:
     axes.annotate(
         point.name,
         (point.seconds, point.error),
-        (0, -9 if below else 7),
+        (0, offset),
         textcoords="offset points",
         ha="center",
         va="center",

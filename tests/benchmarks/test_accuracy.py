@@ -11,7 +11,7 @@ import torch
 from benchmarks.accuracy import asked_runs, finish, parse
 from benchmarks.accuracy_runs import chemprop, training
 from benchmarks.accuracy_runs.data import dataset_of
-from benchmarks.accuracy_runs.figure import Point, below_others, write_figure
+from benchmarks.accuracy_runs.figure import Point, places_of_names, write_figure
 from benchmarks.accuracy_runs.pyg_models import PyGStack
 from benchmarks.accuracy_runs.rows import BUDGETS, CHEMPROP, OURS, OUTSIDE, ROWS, run_of
 from benchmarks.accuracy_runs.table import table
@@ -140,10 +140,10 @@ def test_the_table_has_mean_spread_and_time():
     assert "| chemprop |  | 0.3000 | 1 | 80 | 0.80x |" in text
 
 
-def test_names_of_near_points_are_on_both_sides():
+def test_names_of_near_points_are_in_different_places():
     points = [Point(100.0, 0.2, 0.2, 0.2, "a"), Point(110.0, 0.201, 0.2, 0.2, "b")]
     far = [Point(150.0, 0.2, 0.2, 0.2, "c"), Point(200.0, 0.3, 0.3, 0.3, "d")]
-    assert below_others([*points, *far]) == [False, True, False, False]
+    assert places_of_names([*points, *far]) == [0, 1, 0, 0]
 
 
 def test_the_figure_is_a_png(tmp_path: Path):
