@@ -63,6 +63,7 @@ def finish(run: Run, arguments: argparse.Namespace) -> Line | None:
     elif arguments.chemprop:
         line = asdict(run) | chemprop.train(run, arguments.root, arguments.chemprop)
     else:
+        print(f"{run.data}, {run.row} is left out: name it by --chemprop", file=sys.stderr)
         return None
     results.append(line)
     print(f"{run.data}, {run.row}, seed {run.seed}: {line['test']:.4f}", file=sys.stderr)

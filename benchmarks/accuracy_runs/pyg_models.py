@@ -28,7 +28,8 @@ class PyGStack(torch.nn.Module):
         self.edges = FeatureTable(config.edge_vocabulary or (), c)
         self.residual = fields["kind"] == "gine"
         self.layers = torch.nn.ModuleList(_layer(fields) for _ in range(fields["num_layers"]))
-        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(c) for _ in self.layers)
+        norms = (torch.nn.LayerNorm(c) for _ in self.layers if self.residual)  # GPS has its own
+        self.norms = torch.nn.ModuleList(norms)
         self.head = torch.nn.Linear(c, 1)
         mean, deviation = config.target_mean or (0.0,), config.target_std or (1.0,)
         self.register_buffer("target_mean", torch.tensor(mean))
@@ -37,9 +38,9 @@ class PyGStack(torch.nn.Module):
     def score(self, batch: Batch) -> Tensor:
         """The standardised target."""
         x, edge_attr = self.nodes(batch.x), self.edges(batch.edge_attr)
-        for layer, norm in zip(self.layers, self.norms, strict=True):
+        for number, layer in enumerate(self.layers):
             if self.residual:
-                x = x + layer(norm(x), batch.edge_index, edge_attr)
+                x = x + layer(self.norms[number](x), batch.edge_index, edge_attr)
             else:
                 x = layer(x, batch.edge_index, batch.batch, edge_attr=edge_attr)
         return self.head(global_mean_pool(x, batch.batch))
