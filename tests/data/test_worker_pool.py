@@ -55,6 +55,15 @@ def test_items_are_taken_as_they_are_needed():
     results.close()
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+def test_no_more_items_are_taken_while_the_first_takes_long(workers):
+    taken = []
+    results = ordered_map(slow_at_first, (taken.append(i) or i for i in range(1000)), workers)
+    assert next(results) == 0
+    assert len(taken) <= 2 * workers + 1
+    results.close()
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_error_in_the_work_is_raised_here(workers):
     with pytest.raises(ZeroDivisionError):

@@ -17,6 +17,9 @@ from typing import Any, Generic, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_MOST_AHEAD = 2
+"""Items a worker that may be begun or finished before the next result in order is there."""
+
 
 class WorkerDied(RuntimeError):
     """A worker process ended in the middle of `item`, for instance for want of memory."""
@@ -31,9 +34,10 @@ def ordered_map(
 ) -> Generator[Result]:
     """As `map(work, items)`, with the work in `workers` processes; 1 means in this process.
 
-    Items are taken one ahead of the work, so that memory stays bounded. On Linux the processes are
-    forked, which takes milliseconds and shares what is loaded; elsewhere they are spawned. They
-    ignore Ctrl-C, which is for this process, and end by themselves when it is killed.
+    Memory stays bounded: no item is begun that is two a worker beyond the next result in order,
+    which may take long, and one more is read. On Linux the processes are forked, which takes
+    milliseconds and shares what is loaded; elsewhere they are spawned. They ignore Ctrl-C, which is
+    for this process, and end by themselves when it is killed.
 
     Args:
         work: a function at the top of a module, or a `functools.partial` of one.
@@ -106,7 +110,8 @@ class _Pool(Generic[Item, Result]):
         done: dict[int, Result] = {}
         wanted = 0
         while upcoming is not None or self._busy:
-            while upcoming is not None and self._give(*upcoming):
+            ahead = wanted + _MOST_AHEAD * self._workers
+            while upcoming is not None and upcoming[0] < ahead and self._give(*upcoming):
                 upcoming = next(numbered, None)
             done.update(self._take())
             while wanted in done:
