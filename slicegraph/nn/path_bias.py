@@ -1,4 +1,4 @@
-"""What the edges along a shortest path say about its two ends, per attention head."""
+"""What every edge says about the two ends of a path that it lies on, per attention head."""
 
 from collections.abc import Sequence
 
@@ -6,38 +6,31 @@ import torch
 from torch import Tensor
 
 from slicegraph.nn.feature_table import FeatureTable
-from slicegraph.ops import gather_sum
-from slicegraph.ops.shortest_paths import ShortestPaths
 
 
 class PathBias(torch.nn.Module):
-    r"""The edge encoding of `"Do Transformers Really Perform Bad for Graph Representation?"
-    <https://arxiv.org/abs/2106.05234>`_ (Graphormer).
+    r"""The terms of the edge encoding of `"Do Transformers Really Perform Bad for Graph
+    Representation?" <https://arxiv.org/abs/2106.05234>`_ (Graphormer).
 
     .. math:: E_{ij} = \frac{1}{\max(1, \min(d_{ij}, K))}
         \sum_{k=1}^{\min(d_{ij}, K)} e_{ij}^{(k)} W_k
 
     where :math:`e_{ij}^{(k)}` describes the k-th edge of the path: its float features, or the
     average of the vectors of its categories. Every edge is multiplied by every :math:`W_k` once; a
-    pair only looks up and adds.
+    pair only looks up and adds, by :func:`~slicegraph.ops.structural_bias.structural_bias`.
 
     Args:
         heads, max_hops, edge_vocabulary, edge_dim, hop_blocks, padding_row, empty_hops: as in
             :class:`~slicegraph.nn.StructuralBias`.
 
     Shapes:
-        - **encoding**: with :math:`P` pairs.
-        - **distance**: ``[P]``, int64.
-        - **graphs**: ``[P]``, the graph of each pair.
         - **edge_attr**: ``[E, F]``.
-        - **output**: ``[P, heads]``.
+        - **output**: ``[E, max_hops, heads]``; with ``empty_hops``, one row more for what an empty
+          slot adds.
 
     Example:
-        >>> edge_index, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 2])
-        >>> encoding = shortest_paths(edge_index, ptr)
-        >>> bias = PathBias(heads=4, max_hops=5, edge_dim=3)
-        >>> bias(encoding, encoding.distance.long(), torch.zeros(4).long(), torch.randn(2, 3)).shape
-        torch.Size([4, 4])
+        >>> PathBias(heads=4, max_hops=5, edge_dim=3)(torch.randn(2, 3)).shape
+        torch.Size([2, 5, 4])
     """
 
     def __init__(
@@ -77,30 +70,13 @@ class PathBias(torch.nn.Module):
         if self.edge_table is not None:
             self.edge_table.reset_parameters()
 
-    def forward(
-        self, encoding: ShortestPaths, distance: Tensor, graphs: Tensor, edge_attr: Tensor
-    ) -> Tensor:
-        if (hops := encoding.path.shape[1]) < self.max_hops:
-            raise ValueError(
-                f"PathBias: the encoding has paths of {hops} hops, expected at least max_hops = "
-                f"{self.max_hops}"
-            )
-        products = self._products(edge_attr)
-        rows = products.shape[1]
-        path = encoding.path[:, : self.max_hops].long()
-        edges = torch.where(path < 0, rows - 1, path + encoding.edge_ptr[graphs].unsqueeze(-1))
-        places = edges + rows * torch.arange(self.max_hops, device=path.device)
-        total = gather_sum(products.flatten(0, 1), places)
-        return total / distance.clamp(1, self.max_hops).unsqueeze(-1)
-
-    def _products(self, edge_attr: Tensor) -> Tensor:
-        """``[K, E + 1, heads]``: every edge times every W_k, and what an empty slot adds."""
+    def forward(self, edge_attr: Tensor) -> Tensor:
         edges = self._vectors(edge_attr)
-        empty = edges.new_zeros(1, self.edge_dim)
         if self.empty_hops and self.edge_table is not None:
             # Graphormer v1 adds its padding row, but never trains it.
-            empty = self.edge_table.weight[:1].detach()
-        return torch.cat([edges, empty]) @ self.weight[: self.max_hops]
+            edges = torch.cat([edges, self.edge_table.weight[:1].detach()])
+        weight = self.weight[: self.max_hops].transpose(0, 1).flatten(1)
+        return (edges @ weight).unflatten(-1, (self.max_hops, self.heads))
 
     def _vectors(self, edge_attr: Tensor) -> Tensor:
         if self.edge_table is not None:

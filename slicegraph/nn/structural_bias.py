@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from slicegraph.nn.padded_sets import PaddedSets, spread_rows
+from slicegraph.nn.padded_sets import PaddedSets
 from slicegraph.nn.pair_bias import PairBias, padding_value
 from slicegraph.nn.path_bias import PathBias
-from slicegraph.ops import gather_sum
-from slicegraph.ops.sets import set_of_row
 from slicegraph.ops.shortest_paths import ShortestPaths
+from slicegraph.ops.structural_bias import structural_bias
 
 
 class StructuralBias(torch.nn.Module):
@@ -73,7 +72,8 @@ class StructuralBias(torch.nn.Module):
             raise ValueError(
                 f"StructuralBias: max_hops = {max_hops} is not in 0..max_distance = {max_distance}"
             )
-        self.heads, self.max_distance, self.padding_row = heads, max_distance, padding_row
+        self.heads, self.max_distance, self.max_hops = heads, max_distance, max_hops
+        self.padding_row = padding_row
         self.distance = torch.nn.Parameter(torch.empty(max_distance + 2 + padding_row, heads))
         self.virtual_distance = torch.nn.Parameter(torch.empty(1, heads)) if token else None
         paths = max_hops > 0 and bool(edge_vocabulary or edge_dim)
@@ -95,63 +95,48 @@ class StructuralBias(torch.nn.Module):
     def forward(
         self, encoding: ShortestPaths, ptr: Tensor, edge_attr: Tensor | None = None
     ) -> PairBias:
-        ptr, token = ptr.long(), int(self.virtual_distance is not None)
-        sizes = ptr.diff()
-        _check_pairs(encoding, sizes)
-        sets = PaddedSets(ptr + token * torch.arange(ptr.numel(), device=ptr.device))
-        graphs, places = _pair_places(sizes, encoding.distance.shape[0], sets.length, token)
-        distance = self._entries(encoding)
-        bias = gather_sum(self._table(), self._square(distance, places, sets).unsqueeze(-1))
-        if self.path_bias is not None:
-            if edge_attr is None:
-                raise ValueError("StructuralBias: edge_attr is missing, expected edge features")
-            paths = self.path_bias(encoding, distance, graphs, edge_attr)
-            bias = bias + spread_rows(paths, places, bias.shape[0])
-        bias = bias.view(sets.num_sets, sets.length, sets.length, self.heads)
-        return PairBias(bias.permute(0, 3, 1, 2).contiguous(), sets)
-
-    def _entries(self, encoding: ShortestPaths) -> Tensor:
-        """``[P]``: the entry of each pair, whatever distance the encoding itself was clipped to."""
-        distance, path = encoding.distance.long(), encoding.path
-        has_none = path[:, 0] < 0 if path.shape[1] else distance > self.max_distance
-        unreachable = has_none & (distance > 0)
-        return distance.clamp(max=self.max_distance).masked_fill(unreachable, self.max_distance + 1)
+        ptr, token = ptr.long(), self.virtual_distance is not None
+        _check_pairs(encoding, ptr.diff(), self.max_hops if self.path_bias is not None else 0)
+        sets = PaddedSets(ptr + int(token) * torch.arange(ptr.numel(), device=ptr.device))
+        table = self._table()
+        bias = structural_bias(
+            table,
+            self._products(edge_attr).to(table.dtype),
+            encoding,
+            ptr,
+            sets.length,
+            self.max_distance,
+            token,
+            self.path_bias is not None and self.path_bias.empty_hops,
+            padding_value(table.dtype),
+        )
+        return PairBias(bias, sets)
 
     def _table(self) -> Tensor:
-        """The entries of all distances, then the token's, then that of padding."""
-        padding = self.distance.new_full((1, self.heads), padding_value(self.distance.dtype))
+        """The entries of all distances, then the token's."""
         own = self.distance[int(self.padding_row) :]
-        virtual = padding if self.virtual_distance is None else self.virtual_distance
-        return torch.cat([own, virtual, padding])
+        return own if self.virtual_distance is None else torch.cat([own, self.virtual_distance])
 
-    def _square(self, entries: Tensor, places: Tensor, sets: PaddedSets) -> Tensor:
-        """``[B * N * N]``: the row of the table for every place."""
-        virtual, padding = self.max_distance + 2, self.max_distance + 3
-        square = entries.new_full((sets.num_sets, sets.length, sets.length), padding)
-        square.view(-1)[places] = entries
-        if self.virtual_distance is not None:
-            square[:, 0] = square[:, :, 0] = torch.where(sets.real, virtual, padding)
-        return square.view(-1)
+    def _products(self, edge_attr: Tensor | None) -> Tensor:
+        if self.path_bias is None:
+            return self.distance.new_zeros(0, 0, self.heads)
+        if edge_attr is None:
+            raise ValueError("StructuralBias: edge_attr is missing, expected edge features")
+        return self.path_bias(edge_attr)
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, max_distance={self.max_distance}"
 
 
-def _check_pairs(encoding: ShortestPaths, sizes: Tensor) -> None:
-    expected = int(sizes.square().sum())
+def _check_pairs(encoding: ShortestPaths, sizes: Tensor, max_hops: int) -> None:
+    expected, hops = int(sizes.square().sum()), encoding.path.shape[1]
     if not encoding.distance.shape[0] == encoding.path.shape[0] == expected:
         raise ValueError(
             f"StructuralBias: {encoding.distance.shape[0]} distances and {encoding.path.shape[0]} "
             f"paths, expected {expected}, one for each pair of nodes of a graph"
         )
-
-
-def _pair_places(sizes: Tensor, num_pairs: int, length: int, token: int) -> tuple[Tensor, Tensor]:
-    """The graph of each pair, and its place among ``[B, length, length]``."""
-    squares = sizes.square()
-    pair_ptr = torch.cat([squares.new_zeros(1), squares.cumsum(0)])
-    graphs = set_of_row(pair_ptr, num_pairs)
-    local = torch.arange(num_pairs, device=sizes.device) - pair_ptr[graphs]
-    n = sizes[graphs]
-    row, column = local // n + token, local % n + token
-    return graphs, (graphs * length + row) * length + column
+    if hops < max_hops:
+        raise ValueError(
+            f"StructuralBias: the encoding has paths of {hops} hops, expected at least max_hops = "
+            f"{max_hops}"
+        )

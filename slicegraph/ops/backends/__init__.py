@@ -14,12 +14,14 @@ from torch import Tensor
 
 from slicegraph.ops.backends import (
     cpu,
+    cpu_bias,
     cpu_dropout,
     cpu_edges,
     cpu_pairs,
     cpu_rows,
     cpu_tables,
     reference,
+    reference_bias,
     reference_dropout,
     reference_edges,
     reference_pairs,
@@ -31,9 +33,10 @@ from slicegraph.ops.backends import (
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
 # The files of a backend that has several, the first being the one that is chosen.
 _PARTS = (
-    (cpu, cpu_dropout, cpu_edges, cpu_pairs, cpu_rows, cpu_tables),
+    (cpu, cpu_bias, cpu_dropout, cpu_edges, cpu_pairs, cpu_rows, cpu_tables),
     (
         reference,
+        reference_bias,
         reference_dropout,
         reference_edges,
         reference_pairs,
