@@ -85,15 +85,15 @@ struct ExchangeJob {
 // Every head of every set is a task.
 struct PairJob {
   Sets sets;          // packed
-  const char* left;   // [sets, heads, length, length]; if outer, like `right`
-  const char* right;  // [rows, heads * width]
-  char* out;          // like `right`; if outer, [sets, heads, length, length]
+  const char* left;   // [sets, heads, length, length]; if outer, the addresses of rows like `right`
+  const char* right;  // [rows, heads * width]; if outer, the addresses of such
+  char* out;          // [rows, heads * width]; if outer, [sets, heads, length, length]
   int64_t heads;
   int64_t width;
   int64_t length;
   int32_t dtype;
   bool transposed;
-  bool outer;  // left right^T of each set, else left right
+  int64_t outer;  // how many left right^T of each set are added up; with 0 it is left right
 };
 
 // out[i] = x[i] * scale where the hash of i is at least `dropped`, else 0.

@@ -117,18 +117,31 @@ void pair_mix(const PairJob& job, const Set& set, const T* weights, const T* row
 }
 
 template <class T>
-void pair_outer(const PairJob& job, const Set& set, const T* left, const T* right, T* out, T* turned) {
-  const int64_t n = set.length, channels = job.heads * job.width;
-  turn(right, channels, n, job.width, turned);
-  if (n < job.length) std::memset(out, 0, job.length * job.length * sizeof(T));
-  product<kPairBytes / sizeof(T), T>(
-      {{left, channels, 1}, {turned, n, 1}, out, job.length, n, job.width, n});
-}
-
-template <class T>
 void expect_next_head(const PairJob& job, const Set& set, const T* rows) {
   for (int64_t r = 0; r < set.length; ++r)
     expect_read(rows + job.width + r * job.heads * job.width, job.width * sizeof(T));
+}
+
+// The sum over several lefts and rights is one product, of them side by side.
+template <class T>
+void pair_outer(const PairJob& job, const Set& set, int64_t rows, T* out, T* scratch) {
+  const T* const* lefts = reinterpret_cast<const T* const*>(job.left);
+  const T* const* rights = reinterpret_cast<const T* const*>(job.right);
+  const int64_t n = set.length, width = job.width, channels = job.heads * width;
+  const int64_t inner = job.outer * width;
+  T *turned = scratch, *beside = scratch + n * inner;
+  for (int64_t k = 0; k < job.outer; ++k) {
+    const T *left = lefts[k] + rows, *right = rights[k] + rows;
+    expect_next_head(job, set, left);
+    expect_next_head(job, set, right);
+    turn(right, channels, n, width, turned + k * width * n);
+    for (int64_t r = 0; job.outer > 1 && r < n; ++r)
+      std::memcpy(beside + r * inner + k * width, left + r * channels, width * sizeof(T));
+  }
+  const Strided<T> a = job.outer > 1 ? Strided<T>{beside, inner, 1}
+                                     : Strided<T>{lefts[0] + rows, channels, 1};
+  if (n < job.length) std::memset(out, 0, job.length * job.length * sizeof(T));
+  product<kPairBytes / sizeof(T), T>({a, {turned, n, 1}, out, job.length, n, inner, n});
 }
 
 template <class T>
@@ -137,15 +150,11 @@ void pair_task(const PairJob& job, int64_t task, void* scratch) {
   const Set set = job.sets[b];
   const int64_t rows = (set.first * job.heads + head) * job.width;
   const int64_t square = task * job.length * job.length;
-  const T *left = reinterpret_cast<const T*>(job.left), *right = reinterpret_cast<const T*>(job.right);
   T* out = reinterpret_cast<T*>(job.out);
+  if (job.outer) return pair_outer(job, set, rows, out + square, static_cast<T*>(scratch));
+  const T *left = reinterpret_cast<const T*>(job.left), *right = reinterpret_cast<const T*>(job.right);
   expect_next_head(job, set, right + rows);
-  if (job.outer) {
-    expect_next_head(job, set, left + rows);
-    pair_outer(job, set, left + rows, right + rows, out + square, static_cast<T*>(scratch));
-  } else {
-    pair_mix(job, set, left + square, right + rows, out + rows);
-  }
+  pair_mix(job, set, left + square, right + rows, out + rows);
 }
 
 inline void pair_task(const PairJob& job, int64_t task, void* scratch) {

@@ -10,6 +10,7 @@ from torch.nn import functional
 from slicegraph.nn.padded_sets import PaddedSets
 from slicegraph.ops.dropout import dropout
 from slicegraph.ops.pair_mix import pair_mix_op, pair_outer_op
+from slicegraph.ops.shared_weights import SharedWeights
 
 
 class PairBias:
@@ -41,8 +42,14 @@ class PairBias:
         """``[B, H, N, N]``: the softmax of the bias, 0 in the columns that are padding."""
         return self.bias.softmax(-1)
 
+    @cached_property
+    def _shared(self) -> SharedWeights:
+        return SharedWeights(self.weights, self.sets.ptr)
+
     def mix(self, values: Tensor, dropped: float = 0.0) -> Tensor:
         """``[T, C]``: every row an average of its set's, by the weights."""
+        if not dropped and values.dtype == self.weights.dtype:
+            return self._shared.mix(values)
         weights = dropout(self.weights.to(values.dtype), dropped)
         # The sets are right by construction: no check, which would wait for a GPU.
         return pair_mix_op(weights, values, self.sets.ptr, False)

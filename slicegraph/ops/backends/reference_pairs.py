@@ -31,6 +31,17 @@ def pair_outer(g: Tensor, values: Tensor, ptr: Tensor, heads: int, length: int) 
     return _matmul(left, right.transpose(2, 3)).masked_fill_(outside, 0)
 
 
+def pair_outer_sum(
+    g: list[Tensor], values: list[Tensor], ptr: Tensor, heads: int, length: int
+) -> Tensor:
+    """The sum of `pair_outer` of each of `g` and of `values`, which are all alike."""
+    # Side by side in every head, they are one product.
+    left, right = (
+        torch.cat([x.unflatten(1, (heads, -1)) for x in rows], 2).flatten(1) for rows in (g, values)
+    )
+    return pair_outer(left, right, ptr, heads, length)
+
+
 def _slots(name: str, rows: Tensor, ptr: Tensor, length: int) -> Tensor:
     """`[T]`: the place of each row among `[B * length]`."""
     if rows.is_cpu:
