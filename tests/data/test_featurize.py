@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ogb.utils import smiles2graph
 from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
 from rdkit import Chem, rdBase
-from support.molecules import ALPHABET, MOLECULES, broken_texts, spellings
+from support.molecules import ALPHABET, CHIRAL, MOLECULES, broken_texts, spellings
 from torch_geometric.data import Batch, Data
 
 from slicegraph.data.molecule import canonical_order, feature_rows, graph_data
@@ -23,6 +23,7 @@ from slicegraph.data.molecule.feature_rows import OgbFeatures
 from slicegraph.data.molecule.featurize import SmilesError, featurize, read_smiles
 from slicegraph.data.molecule.mol_records import Records, records_of
 from slicegraph.data.molecule.molecule_graph import MoleculeGraph, directed
+from slicegraph.ops.backends import cpu_molecule
 
 each_molecule = pytest.mark.parametrize("smiles", MOLECULES, ids=lambda text: text[:40])
 
@@ -38,6 +39,17 @@ def assert_same(data: Data, graph: dict[str, np.ndarray]) -> None:
         ("edge_attr", "edge_feat"),
     ):
         np.testing.assert_array_equal(data[ours].numpy(), graph[ogbs], err_msg=ours)
+
+
+@each_molecule
+def test_without_the_kernels_it_is_ogbs_graph_in_both_orders(
+    smiles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_molecule, "_molecule_keys", None)
+    unnumbered = re.sub(r":\d+]", "]", smiles)
+    for text in texts(unnumbered)[:3]:
+        assert_same(featurize(text, canonical=False), smiles2graph(text))
+        assert_same(featurize(text), smiles2graph(Chem.CanonSmiles(unnumbered)))
 
 
 @each_molecule
@@ -63,28 +75,14 @@ def test_in_canonical_order_it_is_ogbs_graph_of_the_canonical_smiles(smiles: str
         assert_same(featurize(text), smiles2graph(Chem.CanonSmiles(unnumbered)))
 
 
-CHIRAL = [
-    *(
-        "F[C@H](Cl)Br",
-        "[C@H](F)(Cl)Br",
-        "F[C@](Cl)(Br)I",
-        "O[C@H]1CC[C@@H](N)CC1",
-        "C[P@](=O)(O)CC",
-    ),
-    # Up to three ring closures at a chiral atom, bonds with a symbol, several parts.
-    *("C[C@]12CC[C@H](CC1)C2", "C1C[C@@]2(CO1)CC[C@H]1C=C[C@@H]2C1", "N[C@H](C)O.F[C@@H](N)C"),
-    "CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5",
-    "C[C@]12CC[C@H]3[C@@H](CC=C4C[C@@H](O)CC[C@]34C)[C@@H]1CC[C@@H]2O",
-    "O=C1C[C@@H]2OCC=C3CN4CC[C@]56[C@@H]4C[C@H]3[C@H]2[C@@H]6N1c1ccccc15",
-    "C1" + "C[C@@H](O)C2CC2" * 12 + "C1",
-]
-
-
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("smiles", CHIRAL)
 def test_canonical_order_of_a_chiral_molecule_is_found_without_reading_its_text(
-    smiles: str, monkeypatch: pytest.MonkeyPatch
+    smiles: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = smiles2graph(Chem.CanonSmiles(smiles))
+    if not compiled:
+        monkeypatch.setattr(cpu_molecule, "_molecule_keys", None)
     monkeypatch.delattr(canonical_order, "_read_back")
     for text in Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(smiles), 20, randomSeed=3):
         assert_same(featurize(text), expected)

@@ -110,6 +110,22 @@ MOLECULES = [
     *(DENDRIMER, PEPTIDE, "C" * 300, "[U]" + "(F)" * 300, "C~C", "C$C"),
 ]
 
+CHIRAL = [
+    *(
+        "F[C@H](Cl)Br",
+        "[C@H](F)(Cl)Br",
+        "F[C@](Cl)(Br)I",
+        "O[C@H]1CC[C@@H](N)CC1",
+        "C[P@](=O)(O)CC",
+    ),
+    # Up to three ring closures at a chiral atom, bonds with a symbol, several parts.
+    *("C[C@]12CC[C@H](CC1)C2", "C1C[C@@]2(CO1)CC[C@H]1C=C[C@@H]2C1", "N[C@H](C)O.F[C@@H](N)C"),
+    "CN1CC[C@]23c4c5ccc(O)c4O[C@H]2[C@@H](O)C=C[C@H]3[C@H]1C5",
+    "C[C@]12CC[C@H]3[C@@H](CC=C4C[C@@H](O)CC[C@]34C)[C@@H]1CC[C@@H]2O",
+    "O=C1C[C@@H]2OCC=C3CN4CC[C@]56[C@@H]4C[C@H]3[C@H]2[C@@H]6N1c1ccccc15",
+    "C1" + "C[C@@H](O)C2CC2" * 12 + "C1",
+]
+
 
 ALPHABET = "CNOFPSIBHcnops*[]()=#$:/\\.-+@%0123456789lrae~<>| "
 _FUZZ_SEEDS = [text for text in MOLECULES if len(text) < 60]

@@ -31,10 +31,12 @@ def canonical_rows(smiles: str, features: OgbFeatures) -> FeatureRows:
     if ":" in smiles and (unnumbered := _MAP_NUMBER.sub("]", smiles)) != smiles:
         mol = parse_smiles(unnumbered)
     text = _canonical_text(mol, smiles)
-    rows = features(mol)
     if text == smiles:
-        return rows
+        return features(mol)
     orders = mol.GetProp(_ATOM_ORDER), mol.GetProp(_BOND_ORDER)
+    if known := features.known(mol, *orders, text):
+        return known
+    rows = features(mol)
     del mol  # RDKit is faster if it finds the memory that it has just used
     chiral = "@" in smiles or "@" in text
     return in_text_order(rows, *orders, text, chiral) or features(_read_back(text))

@@ -8,13 +8,12 @@ mark's own if an even number of swaps leads from one to the other, else the oppo
 
 from itertools import combinations
 
-from ogb.utils.features import allowable_features
-
-from slicegraph.data.molecule.feature_rows import chirality_at
-
-_TAGS = allowable_features["possible_chirality_list"]
-_CLOCKWISE = _TAGS.index("CHI_TETRAHEDRAL_CW")
-_COUNTERCLOCKWISE = _TAGS.index("CHI_TETRAHEDRAL_CCW")
+from slicegraph.data.molecule.chirality_tag import (
+    CLOCKWISE,
+    COUNTERCLOCKWISE,
+    chirality_at,
+    with_tag,
+)
 
 Closure = tuple[int, int, int, str, int, int, bytes]
 """A ring closure: its label; where in the text this is closed, and where opened; the symbol of the
@@ -40,10 +39,9 @@ def set_tags(
         swaps = _swaps(atom, mark[-1] == "H", before, closures)
         if swaps is None:
             return False
-        tag = _CLOCKWISE if (mark[:2] == "@@") == (swaps % 2 == 0) else _COUNTERCLOCKWISE
-        row = atoms[atom]
-        if row[at] != tag:
-            atoms[atom] = row[:at] + bytes((tag,)) + row[at + 1 :]
+        tag = CLOCKWISE if (mark[:2] == "@@") == (swaps % 2 == 0) else COUNTERCLOCKWISE
+        if atoms[atom][at] != tag:
+            atoms[atom] = with_tag(atoms[atom], at, tag)
     return True
 
 

@@ -1,6 +1,6 @@
 """OGB's features of the atoms and bonds of a molecule, learnt from OGB's own functions."""
 
-import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,15 @@ from ogb.utils.features import (
 )
 from rdkit.Chem import Bond, Mol
 
-from slicegraph.data.molecule.mol_records import Records, is_plain_atom, is_plain_bond, records_of
+from slicegraph.data.molecule.chirality_tag import mirror_images, tag_at
+from slicegraph.data.molecule.mol_records import (
+    Records,
+    binary_of,
+    is_plain_atom,
+    is_plain_bond,
+    records_of,
+)
+from slicegraph.ops.backends import cpu_molecule
 
 NUM_ATOM_FEATURES = len(get_atom_feature_dims())
 NUM_BOND_FEATURES = len(get_bond_feature_dims())
@@ -28,12 +36,6 @@ class FeatureRows(NamedTuple):
     atoms: list[bytes]
     ends: list[int]
     bonds: list[bytes]
-
-
-def chirality_at(atom: bytes) -> int:
-    """Which byte of the row of an atom has its chirality, OGB's second feature; others are 0."""
-    size = len(atom) // NUM_ATOM_FEATURES
-    return size if sys.byteorder == "little" else 2 * size - 1
 
 
 class OgbFeatures:
@@ -52,32 +54,49 @@ class OgbFeatures:
     def __init__(self, dtype: type[np.integer], copies: int = 1) -> None:
         self.dtype = np.dtype(dtype)
         self.copies = copies
-        self._atoms: dict[tuple[bytes, int, bool], bytes] = {}
+        self._atoms: dict[bytes, bytes] = {}
         self._bonds: dict[bytes, bytes] = {}
 
     def __call__(self, mol: Mol) -> FeatureRows:
         """The rows of a sanitized molecule, in its order of atoms and bonds."""
+        if known := self.known(mol):
+            return known
         records = records_of(mol)
         if records is None:
             return self._asked(mol)
         try:
-            return self._remembered(records)
+            return self._remembered(records.atom_keys(), records.ends, records.bond_keys())
         except KeyError:
             return self._learnt(mol, records)
 
-    def _remembered(self, records: Records) -> FeatureRows:
-        atoms, bonds = self._atoms, self._bonds
-        return FeatureRows(
-            [atoms[key] for key in records.atom_keys()],
-            list(records.ends),
-            [bonds[record] for record in records.bonds],
-        )
+    def known(self, mol: Mol, *order: str) -> FeatureRows | None:
+        """The rows, if the C++ kernel knows the form of the molecule and all are remembered.
+
+        Args:
+            mol: a sanitized molecule.
+            order: nothing to keep its order. Else what `in_text_order` takes: the order of the
+                atoms and that of the bonds in the canonical SMILES, and this text. The rows are
+                those that RDKit would read it to.
+        """
+        binary = binary_of(mol) if cpu_molecule.available() else None
+        keys = cpu_molecule.molecule_keys(binary, *map(str.encode, order)) if binary else None
+        try:
+            return self._remembered(*keys) if keys else None
+        except KeyError:
+            return None
+
+    def _remembered(
+        self, atoms: Iterable[bytes], ends: bytes, bonds: Iterable[bytes]
+    ) -> FeatureRows:
+        atom_row, bond_row = self._atoms.__getitem__, self._bonds.__getitem__
+        return FeatureRows(list(map(atom_row, atoms)), list(ends), list(map(bond_row, bonds)))
 
     def _learnt(self, mol: Mol, records: Records) -> FeatureRows:
         rows = self._asked(mol)
         if len(self._atoms) < _MOST_REMEMBERED and _agree(mol, records):
-            self._atoms.update(zip(records.atom_keys(), rows.atoms, strict=True))
-            self._bonds.update(zip(records.bonds, rows.bonds, strict=True))
+            for key, row in zip(records.atom_keys(), rows.atoms, strict=True):
+                self._atoms.update(mirror_images(key, row))
+            self._bonds.update(zip(records.bond_keys(), rows.bonds, strict=True))
         return rows
 
     def _asked(self, mol: Mol) -> FeatureRows:
@@ -114,10 +133,14 @@ def _ends(bonds: list[Bond]) -> list[int]:
 
 def _agree(mol: Mol, records: Records) -> bool:
     """Whether the records are of the form that is understood, and say what RDKit says."""
-    said = [(atom.GetAtomicNum(), atom.GetDegree(), atom.IsInRing()) for atom in mol.GetAtoms()]
+    said = [
+        (atom.GetDegree(), atom.IsInRing(), atom.GetAtomicNum(), int(atom.GetChiralTag()))
+        for atom in mol.GetAtoms()
+    ]
+    keys = [(*key[:3], key[at] if (at := tag_at(key)) else 0) for key in records.atom_keys()]
     return (
         all(map(is_plain_atom, records.atoms))
         and all(map(is_plain_bond, records.bonds))
-        and [(record[0], degree, ring) for record, degree, ring in records.atom_keys()] == said
+        and keys == said
         and list(records.ends) == _ends(_bonds(mol))
     )

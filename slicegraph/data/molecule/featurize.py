@@ -63,7 +63,7 @@ def featurize(smiles: str, canonical: bool = True, dtype: torch.dtype = torch.in
 
 
 def _tensor(rows: list[bytes], columns: int, dtype: np.dtype) -> Tensor:
-    return torch.from_numpy(as_array(b"".join(rows), columns, dtype))
+    return torch.from_numpy(as_array(rows, columns, dtype))
 
 
 def _edge_index(ends: list[int]) -> Tensor:

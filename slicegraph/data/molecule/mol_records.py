@@ -19,12 +19,15 @@ bytes                 meaning
 ====================  ============================================================================
 
 RDKit 2023.09 to 2026.09 write these parts so. A molecule with anything else in them, such as
-isotopes, atom map numbers or queries, is recognised and not read.
+isotopes, atom map numbers or queries, is recognised and not read. The C++ kernel reads the same
+(`csrc/mol_records.h`).
 """
 
 from typing import NamedTuple
 
 from rdkit.Chem import Mol
+
+from slicegraph.ops.backends.cpu_molecule import ATOM_KEY, BOND_KEY
 
 _NO_PROPERTIES = 0
 _MOST_ATOMS = 255
@@ -52,7 +55,7 @@ class Records(NamedTuple):
     Attributes:
         atoms: the record of each atom.
         ends: the two atoms of each bond, one bond after another.
-        bonds: the record of each bond, from which OGB's features follow.
+        bonds: the record of each bond.
         rings: the atoms of each ring, one ring after another.
     """
 
@@ -61,21 +64,32 @@ class Records(NamedTuple):
     bonds: list[bytes]
     rings: bytes
 
-    def atom_keys(self) -> list[tuple[bytes, int, bool]]:
-        """Of each atom its record, its number of bonds, and whether it is in a ring.
+    def atom_keys(self) -> list[bytes]:
+        """Of each atom its number of bonds, whether it is in a ring, and its record, then zeros.
 
         OGB's features follow from these.
         """
         _, ends, _, rings = self
-        return [(atom, ends.count(i), i in rings) for i, atom in enumerate(self.atoms)]
+        return [
+            (bytes((ends.count(i), i in rings)) + atom).ljust(ATOM_KEY, b"\0")
+            for i, atom in enumerate(self.atoms)
+        ]
+
+    def bond_keys(self) -> list[bytes]:
+        """The record of each bond, then zeros. OGB's features follow from these."""
+        return [bond.ljust(BOND_KEY, b"\0") for bond in self.bonds]
+
+
+def binary_of(mol: Mol) -> bytes | None:
+    """RDKit's binary form of a molecule, without properties; None if it has too many atoms."""
+    return mol.ToBinary(_NO_PROPERTIES) if mol.GetNumAtoms() <= _MOST_ATOMS else None
 
 
 def records_of(mol: Mol) -> Records | None:
     """The records of a sanitized molecule; None if it has too many atoms or another form."""
-    if mol.GetNumAtoms() > _MOST_ATOMS:
-        return None
+    binary = binary_of(mol)
     try:
-        return _split(mol.ToBinary(_NO_PROPERTIES))
+        return _split(binary) if binary else None
     except IndexError:
         return None
 

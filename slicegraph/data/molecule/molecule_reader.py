@@ -24,9 +24,9 @@ def read_smiles(smiles: str, canonical: bool = True) -> MoleculeGraph:
     """
     rows = read_rows(smiles, canonical, _FEATURES)
     return MoleculeGraph(
-        as_array(b"".join(rows.atoms), NUM_ATOM_FEATURES, _FEATURES.dtype),
+        as_array(rows.atoms, NUM_ATOM_FEATURES, _FEATURES.dtype),
         np.array(rows.ends, dtype=np.uint16).reshape(-1, 2),
-        as_array(b"".join(rows.bonds), NUM_BOND_FEATURES, _FEATURES.dtype),
+        as_array(rows.bonds, NUM_BOND_FEATURES, _FEATURES.dtype),
     )
 
 
@@ -35,7 +35,7 @@ def read_rows(smiles: str, canonical: bool, features: OgbFeatures) -> FeatureRow
     return canonical_rows(smiles, features) if canonical else features(parse_smiles(smiles))
 
 
-def as_array(rows: bytes, columns: int, dtype: np.dtype) -> np.ndarray:
+def as_array(rows: list[bytes], columns: int, dtype: np.dtype) -> np.ndarray:
     """Rows in bytes as an array that may be written to."""
-    count = len(rows) // (columns * dtype.itemsize)
-    return np.ndarray((count, columns), dtype, bytearray(rows))
+    values = bytearray().join(rows)
+    return np.ndarray((len(values) // (columns * dtype.itemsize), columns), dtype, values)
