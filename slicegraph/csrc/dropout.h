@@ -6,21 +6,37 @@
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
-SLICEGRAPH_INLINE uint32_t scramble(uint32_t x) {
+// Of a number of 32 bits, or of each lane.
+template <class U>
+SLICEGRAPH_INLINE U scramble(U x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
   x = (x ^ (x >> 15)) * 0x846ca68bu;
   return x ^ (x >> 16);
+}
+
+// Which of the entries from `place` on are kept: a lane is all ones, or 0.
+template <int kLanes>
+SLICEGRAPH_INLINE auto kept_from(const Dropping& dropping, int64_t place) {
+  using U = Vector<uint32_t, kLanes>;
+  constexpr uint32_t kHigh = 0x9e3779b9u;
+  U lane{};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  const U low = lane + static_cast<uint32_t>(place);
+  const U beyond = low < lane ? U{} + kHigh : U{};
+  const U high = beyond + (static_cast<uint32_t>(dropping.seed >> 32) +
+                           static_cast<uint32_t>(place >> 32) * kHigh);
+  return scramble(scramble(low + static_cast<uint32_t>(dropping.seed)) ^ high) >= dropping.dropped;
 }
 
 template <class T>
 void dropout_span(const DropoutJob& job, int64_t first, int64_t end) {
   const T* x = reinterpret_cast<const T*>(job.x) + first;
   T* out = reinterpret_cast<T*>(job.out) + first;
-  const T scale = static_cast<T>(job.scale);
-  const uint32_t low = static_cast<uint32_t>(job.seed) + static_cast<uint32_t>(first);
-  const uint32_t high = static_cast<uint32_t>(job.seed >> 32) +
+  const T scale = static_cast<T>(job.dropping.scale);
+  const uint32_t low = static_cast<uint32_t>(job.dropping.seed) + static_cast<uint32_t>(first);
+  const uint32_t high = static_cast<uint32_t>(job.dropping.seed >> 32) +
                         static_cast<uint32_t>(first >> 32) * 0x9e3779b9u;
-  const uint32_t dropped = job.dropped;
+  const uint32_t dropped = job.dropping.dropped;
   const int32_t count = static_cast<int32_t>(end - first);
   for (int32_t i = 0; i < count; ++i) {
     const uint32_t hash = scramble(scramble(low + static_cast<uint32_t>(i)) ^ high);

@@ -18,9 +18,7 @@ SLICEGRAPH_API int slicegraph_dropout(const DropoutWords* words) {
   const DropoutJob job{pointer<const char>(w.x),
                        pointer<char>(w.out),
                        w.count,
-                       static_cast<uint64_t>(w.seed),
-                       static_cast<uint32_t>(w.dropped),
-                       w.scale,
+                       {static_cast<uint64_t>(w.seed), static_cast<uint32_t>(w.dropped), w.scale},
                        static_cast<int32_t>(w.dtype)};
   expect_large_writes(job.out, w.count * (w.dtype == kFloat64 ? 8 : 4));
   const auto& task = active_kernels().dropout_task;

@@ -96,19 +96,44 @@ struct PairJob {
   int64_t outer;  // how many left right^T of each set are added up; with 0 it is left right
 };
 
-// out[i] = x[i] * scale where the hash of i is at least `dropped`, else 0.
+// What is kept of the entries of a tensor, and by how much it grows: where the hash of an entry's
+// place is at least `dropped`.
+struct Dropping {
+  uint64_t seed;
+  uint32_t dropped;
+  double scale;
+};
+
+// out[i] = x[i] * scale where i is kept, else 0.
 struct DropoutJob {
   const char* x;
   char* out;
   int64_t count;
-  uint64_t seed;
-  uint32_t dropped;
-  double scale;
+  Dropping dropping;
   int32_t dtype;
 };
 
 // The entries of a task; divides 2^32.
 constexpr int64_t kDropoutSpan = 1 << 13;
+
+// out = softmax(scale q k^T + bias) v, of which some weights are dropped; with g the gradients. Every
+// head of every set is a task.
+struct AttentionJob {
+  Sets sets;          // packed
+  const char* qkv;    // [rows, 3 * heads * width]
+  const char* bias;   // [sets, heads, length, length]
+  char* totals;       // [rows, heads, 2]: of each softmax the top and 1 / its sum; read if there is g
+  const char* g;      // [rows, heads * width], or null
+  char* out;          // like g; with g like qkv, its gradient
+  const char* added;  // what the gradient of the bias is added to, or null
+  char* of_bias;      // like bias, or null
+  int64_t heads;
+  int64_t width;
+  int64_t length;
+  double scale;
+  Dropping dropping;
+  int32_t dtype;
+};
 
 // y = gelu(x); with g also of_x = g gelu'(x).
 struct GeluJob {
@@ -152,6 +177,7 @@ struct Kernels {
   int64_t (*exchange_tasks)(const ExchangeJob&);
   void (*exchange)(const ExchangeJob&, int64_t task);
   void (*pair_task)(const PairJob&, int64_t task, void* scratch);
+  void (*attention_task)(const AttentionJob&, int64_t task, void* scratch);
   void (*dropout_task)(const DropoutJob&, int64_t task);
   void (*gelu_task)(const GeluJob&, int64_t task);
   void (*norm_task)(const NormJob&, int64_t task);

@@ -6,6 +6,7 @@
 #include "gelu.h"
 #include "layer_norm.h"
 #include "max_exchange.h"
+#include "pair_attention.h"
 #include "pair_mix.h"
 
 #define SLICEGRAPH_TEXT_(name) #name
@@ -34,6 +35,7 @@ const Kernels kernels = {SLICEGRAPH_TEXT(SLICEGRAPH_LEVEL),
                          exchange_tasks,
                          exchange_task,
                          pair_task,
+                         attention_task,
                          dropout_task,
                          gelu_task,
                          norm_task};

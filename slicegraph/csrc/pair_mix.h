@@ -43,7 +43,7 @@ void product_tile(const Product<T>& p, int64_t i, int64_t c0) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] += a[r * row] * values[v];
   }
   T* out = p.out + i * p.out_row + c0;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) store(out + r * p.out_row + at(v), sums[r][v]);
@@ -52,6 +52,9 @@ void product_tile(const Product<T>& p, int64_t i, int64_t c0) {
 template <int kVectors, int kLanes, class T>
 void product_columns(const Product<T>& p, int64_t c0) {
   int64_t i = 0;
+  if constexpr (kVectorBytes == 64)  // there are 32 registers
+    for (; i + 2 * kTileRows <= p.rows; i += 2 * kTileRows)
+      product_tile<2 * kTileRows, kVectors, kLanes>(p, i, c0);
   for (; i + kTileRows <= p.rows; i += kTileRows) product_tile<kTileRows, kVectors, kLanes>(p, i, c0);
   switch (p.rows - i) {
     case 3: return product_tile<3, kVectors, kLanes>(p, i, c0);
@@ -92,19 +95,19 @@ SLICEGRAPH_INLINE void turn_4x4(const T* from, int64_t from_row, T* to, int64_t 
   store(to + 3 * to_row, shuffle<T, 4, 2, 3, 6, 7>(ab2, cd2));
 }
 
-// to[c * rows + r] = from[r * from_row + c]; the last blocks overlap those before them.
+// to[c * to_row + r] = from[r * from_row + c]; the last blocks overlap those before them.
 template <class T>
-void turn(const T* from, int64_t from_row, int64_t rows, int64_t columns, T* to) {
+void turn(const T* from, int64_t from_row, int64_t rows, int64_t columns, T* to, int64_t to_row) {
   if (rows < 4 || columns < 4) {
     for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < columns; ++c) to[c * rows + r] = from[r * from_row + c];
+      for (int64_t c = 0; c < columns; ++c) to[c * to_row + r] = from[r * from_row + c];
     return;
   }
   for (int64_t r0 = 0; r0 < rows; r0 += 4) {
     const int64_t r = r0 < rows - 4 ? r0 : rows - 4;
     for (int64_t c0 = 0; c0 < columns; c0 += 4) {
       const int64_t c = c0 < columns - 4 ? c0 : columns - 4;
-      turn_4x4(from + r * from_row + c, from_row, to + c * rows + r, rows);
+      turn_4x4(from + r * from_row + c, from_row, to + c * to_row + r, to_row);
     }
   }
 }
@@ -134,7 +137,7 @@ void pair_outer(const PairJob& job, const Set& set, int64_t rows, T* out, T* scr
     const T *left = lefts[k] + rows, *right = rights[k] + rows;
     expect_next_head(job, set, left);
     expect_next_head(job, set, right);
-    turn(right, channels, n, width, turned + k * width * n);
+    turn(right, channels, n, width, turned + k * width * n, n);
     for (int64_t r = 0; job.outer > 1 && r < n; ++r)
       std::memcpy(beside + r * inner + k * width, left + r * channels, width * sizeof(T));
   }

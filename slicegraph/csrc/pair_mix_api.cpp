@@ -1,5 +1,6 @@
 // Products within sets: what slicegraph/ops/backends/cpu_pairs.py calls through ctypes.
 #include "api.h"
+#include "pair_sets.h"
 #include "parallel.h"
 
 namespace slicegraph {
@@ -8,18 +9,6 @@ struct PairWords {
   int64_t left, right, out, transposed, outer, dtype;
   int64_t ptr, count, rows, heads, width, length, threads;
 };
-
-// False if a set reaches outside the rows, or has more of them than there are weights for. Also
-// finds the longest set.
-static bool measure(Sets& sets, int64_t length) {
-  if (sets.size(0) != 0 || sets.size(sets.count) != sets.rows) return false;
-  for (int64_t b = 0; b < sets.count; ++b) {
-    const int64_t n = sets.size(b + 1) - sets.size(b);
-    if (n < 0 || n > length) return false;
-    if (n > sets.longest) sets.longest = n;
-  }
-  return true;
-}
 
 }  // namespace slicegraph
 

@@ -98,6 +98,18 @@ SLICEGRAPH_INLINE T total(Vector<T, kLanes> v) {
   }
 }
 
+// The largest of the lanes, by halves.
+template <class T, int kLanes>
+SLICEGRAPH_INLINE T largest(Vector<T, kLanes> v) {
+  if constexpr (kLanes == 1) {
+    return v[0];
+  } else {
+    Vector<T, kLanes / 2> halves[2];
+    std::memcpy(halves, &v, sizeof v);
+    return largest<T, kLanes / 2>(halves[0] > halves[1] ? halves[0] : halves[1]);
+  }
+}
+
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define SLICEGRAPH_SHUFFLEVECTOR 1

@@ -4,6 +4,7 @@ A norm and an activation cost little and keep their own input; the linear layer 
 keep their output too, a tensor as large. Here it is computed once more instead.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,8 +14,8 @@ from torch.nn import functional
 from slicegraph.ops import rows
 
 
-def norm_linear(x: Tensor, norm: torch.nn.LayerNorm, linear: torch.nn.Linear) -> Tensor:
-    """``linear(norm(x))``, which keeps ``x`` and nothing else.
+def norm_linear(x: Tensor, norm: torch.nn.LayerNorm, *linears: torch.nn.Linear) -> Tensor:
+    """``linear(norm(x))``, which keeps ``x`` and nothing else; of several layers side by side.
 
     Shapes:
         x: ``[T, C]``.
@@ -23,7 +24,16 @@ def norm_linear(x: Tensor, norm: torch.nn.LayerNorm, linear: torch.nn.Linear) ->
         >>> norm_linear(torch.randn(5, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 3)).shape
         torch.Size([5, 3])
     """
-    return _NormLinear.apply(x, norm.weight, norm.bias, linear.weight, linear.bias, norm.eps)
+    return _NormLinear.apply(x, norm.weight, norm.bias, *side_by_side(linears), norm.eps)
+
+
+def side_by_side(linears: Sequence[torch.nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """The weight and the bias of one layer whose output is that of all, one after another."""
+    first = linears[0]
+    if len(linears) == 1:
+        return first.weight, first.bias
+    biases = None if first.bias is None else torch.cat([linear.bias for linear in linears])
+    return torch.cat([linear.weight for linear in linears]), biases
 
 
 def gelu_linear(x: Tensor, linear: torch.nn.Linear) -> Tensor:

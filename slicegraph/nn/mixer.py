@@ -2,8 +2,9 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from slicegraph.nn.lean_linear import norm_linear
+from slicegraph.nn.lean_linear import norm_linear, side_by_side
 from slicegraph.nn.order import Order
 from slicegraph.nn.padded_sets import collect_rows
 from slicegraph.nn.pair_bias import PairBias
@@ -107,29 +108,37 @@ class Mixer(torch.nn.Module):
         recompute: bool = False,
         rows: Tensor | None = None,
     ) -> Tensor:
-        def run(values: Tensor) -> Tensor:
-            mixed = self._mix(x, values, ptr, pairs)
+        def run(projected: Tensor) -> Tensor:
+            mixed = self._mix(projected, ptr, pairs)
             return self.out_proj(mixed if rows is None else collect_rows(mixed, rows))
 
-        if self.query_proj is not None:
-            x = x if norm is None else norm(x)
-            return run(self.value_proj(x))
-        values = self.value_proj(x) if norm is None else norm_linear(x, norm, self.value_proj)
-        return recomputed(run, values, self.is_random) if recompute else run(values)
+        projected = self._project(x, norm)
+        if recompute and self.mixer != "qkv":
+            return recomputed(run, projected, self.is_random)
+        return run(projected)
+
+    def _project(self, x: Tensor, norm: torch.nn.LayerNorm | None) -> Tensor:
+        """The values, or queries, keys and values side by side."""
+        layers = [self.value_proj]
+        if self.query_proj is not None and self.key_proj is not None:
+            layers = [self.query_proj, self.key_proj, self.value_proj]
+        if norm is not None:
+            return norm_linear(x, norm, *layers)
+        return functional.linear(x, *side_by_side(layers))
 
     @property
     def is_random(self) -> bool:
         """Whether it gives something else each time."""
         return self.training and self.dropout > 0
 
-    def _mix(self, x: Tensor, values: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
+    def _mix(self, values: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
         if not self.needs_pairs:
             return self._sort(values, ptr)
         if pairs is None:
             raise ValueError(f"Mixer: mixer = {self.mixer!r} needs pairs, the bias of the graph")
         dropout = self.dropout if self.training else 0.0
-        if self.query_proj is not None and self.key_proj is not None:
-            return pairs.attend(self.query_proj(x), self.key_proj(x), values, dropout)
+        if self.mixer == "qkv":
+            return pairs.attend(values, dropout)
         mixed = pairs.mix(values, dropout)
         if self.context is not None:
             return self.context(mixed, ptr)

@@ -1,6 +1,5 @@
 """A bias for every pair of rows of a set, and the products it takes part in."""
 
-import math
 from functools import cached_property
 
 import torch
@@ -9,7 +8,8 @@ from torch.nn import functional
 
 from slicegraph.nn.padded_sets import PaddedSets
 from slicegraph.ops.dropout import dropout
-from slicegraph.ops.pair_mix import pair_mix_op, pair_outer_op
+from slicegraph.ops.pair_attention import has_kernel, pair_attention_through
+from slicegraph.ops.pair_mix import pair_mix_op
 from slicegraph.ops.shared_weights import SharedWeights
 
 
@@ -26,8 +26,9 @@ class PairBias:
         sets: where the rows of the sets are.
 
     Shapes:
-        values, queries, keys: packed ``[T, C]``; head ``h`` is the ``h``-th of ``H`` equal parts
-        of the channels.
+        - **values**: packed ``[T, C]``; head ``h`` is the ``h``-th of ``H`` equal parts of the
+          channels.
+        - **qkv**: ``[T, 3 C]``: queries, keys and values side by side.
     """
 
     def __init__(self, bias: Tensor, sets: PaddedSets) -> None:
@@ -54,23 +55,16 @@ class PairBias:
         # The sets are right by construction: no check, which would wait for a GPU.
         return pair_mix_op(weights, values, self.sets.ptr, False)
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, dropped: float = 0.0) -> Tensor:
+    def attend(self, qkv: Tensor, dropped: float = 0.0) -> Tensor:
         """``[T, C]``: scaled dot-product attention within each set, with the bias."""
-        bias = self.bias.to(values.dtype)
-        if dropped and values.is_cpu:
-            return self._attend_step_by_step(queries, keys, values, bias, dropped)
-        q, k, v = map(self._split, (queries, keys, values))
+        bias = self.bias.to(qkv.dtype)
+        # With weights dropped on a CPU torch too goes step by step, and with padding.
+        if has_kernel(qkv) or (dropped and qkv.is_cpu):
+            out, bias = pair_attention_through(qkv, bias, self.sets.ptr, dropped)
+            self.bias = bias if bias.dtype == self.bias.dtype else self.bias
+            return out
+        q, k, v = map(self._split, qkv.chunk(3, 1))
         return self._join(functional.scaled_dot_product_attention(q, k, v, bias, dropped))
-
-    def _attend_step_by_step(
-        self, queries: Tensor, keys: Tensor, values: Tensor, bias: Tensor, dropped: float
-    ) -> Tensor:
-        """What torch does too when weights are dropped on a CPU, but without padding."""
-        heads, length = bias.shape[1:3]
-        scaled = queries * math.sqrt(heads / values.shape[1])
-        scores = pair_outer_op(scaled, keys, self.sets.ptr, heads, length).add_(bias)
-        weights = dropout(scores.softmax(-1), dropped)
-        return pair_mix_op(weights, values, self.sets.ptr, False)
 
     def _split(self, rows: Tensor) -> Tensor:
         return self.sets.pad(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -21,7 +21,7 @@ class SetAttention(PairBias):
 
     Example:
         >>> x, sets = torch.randn(5, 4), PaddedSets(torch.tensor([0, 2, 5]))
-        >>> SetAttention(sets, heads=2, like=x).attend(x, x, x).shape
+        >>> SetAttention(sets, heads=2, like=x).attend(x.repeat(1, 3)).shape
         torch.Size([5, 4])
     """
 
@@ -33,7 +33,7 @@ class SetAttention(PairBias):
         seen = sets.real | (sets.sizes == 0).unsqueeze(-1)
         self.mask = None if sets.full else seen[:, None, None]
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+    def attend(self, qkv: Tensor, dropped: float = 0.0) -> Tensor:
         """``[T, C]``: scaled dot-product attention within each set."""
-        q, k, v = map(self._split, (queries, keys, values))
-        return self._join(functional.scaled_dot_product_attention(q, k, v, self.mask, dropout))
+        q, k, v = map(self._split, qkv.chunk(3, 1))
+        return self._join(functional.scaled_dot_product_attention(q, k, v, self.mask, dropped))

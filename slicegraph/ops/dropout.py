@@ -12,7 +12,7 @@ _DTYPES = (torch.float32, torch.float64)
 _SEEDS = 2**63 - 1
 
 
-def dropout(x: Tensor, p: float) -> Tensor:
+def dropout(x: Tensor, p: float, seed: Tensor | None = None) -> Tensor:
     """Zeroes every entry with probability ``p`` and divides the others by ``1 - p``.
 
     On a CPU, :func:`torch.nn.functional.dropout` draws its random numbers one after another, in one
@@ -24,6 +24,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     Args:
         x: any shape.
         p: at least 0, less than 1.
+        seed: what decides instead of torch's generator, from :func:`draw_seed`; CPU only.
 
     Example:
         >>> dropout(torch.ones(4), 0.0)
@@ -35,7 +36,12 @@ def dropout(x: Tensor, p: float) -> Tensor:
         return x
     if not x.is_cpu or x.dtype not in _DTYPES:
         return functional.dropout(x, p)
-    return _dropout(x, torch.randint(_SEEDS, ()), p)
+    return _dropout(x, draw_seed() if seed is None else seed, p)
+
+
+def draw_seed() -> Tensor:
+    """A number from torch's generator that decides which entries :func:`dropout` drops."""
+    return torch.randint(_SEEDS, ())
 
 
 def _fake_dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:

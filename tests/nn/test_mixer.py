@@ -142,7 +142,7 @@ def test_gradients(mixer, order, align):
     assert check(lambda x, bias: module(x, PTR, PairBias(bias, given.sets)), (x, bias))
 
 
-@pytest.mark.parametrize("mixer", [m for m in MIXERS if m != "qkv"])  # torch's SDPA has none
+@pytest.mark.parametrize("mixer", MIXERS)
 def test_second_gradients(mixer):
     module = Mixer(CHANNELS, HEADS, mixer).double()
     assert torch.autograd.gradgradcheck(
@@ -189,17 +189,17 @@ def test_the_block_is_pre_norm_with_an_exact_gelu():
 
 
 def test_attention_with_almost_no_dropout_is_attention():
-    inputs = [rows(seed).requires_grad_() for seed in range(3)]
-    found, expected = pairs().attend(*inputs, dropped=1e-12), pairs().attend(*inputs)
+    qkv = torch.cat([rows(seed) for seed in range(3)], 1).requires_grad_()
+    found, expected = pairs().attend(qkv, dropped=1e-12), pairs().attend(qkv)
     torch.testing.assert_close(found, expected)
     g = rows(3)
     torch.testing.assert_close(
-        torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g)
+        torch.autograd.grad(found, qkv, g), torch.autograd.grad(expected, qkv, g)
     )
 
 
 def test_attention_with_dropout_is_attention_on_average():
-    inputs, bias = [rows(seed) for seed in range(3)], pairs()
+    qkv, bias = torch.cat([rows(seed) for seed in range(3)], 1), pairs()
     torch.manual_seed(0)
-    mean = torch.stack([bias.attend(*inputs, dropped=0.2) for _ in range(4000)]).mean(0)
-    torch.testing.assert_close(mean, bias.attend(*inputs), rtol=0, atol=0.05)
+    mean = torch.stack([bias.attend(qkv, dropped=0.2) for _ in range(4000)]).mean(0)
+    torch.testing.assert_close(mean, bias.attend(qkv), rtol=0, atol=0.05)

@@ -1,0 +1,236 @@
+// Attention within sets: softmax(scale q k^T + bias) v of each head, with weights dropped at random.
+// Nothing of the size of the pairs is kept: the backward pass computes the weights once more.
+#pragma once
+
+#include <cmath>
+
+#include "dropout.h"
+#include "gelu.h"
+#include "pair_mix.h"
+
+namespace slicegraph::SLICEGRAPH_LEVEL {
+
+constexpr int kFloatLanes = kPairBytes / sizeof(float), kDoubleLanes = kPairBytes / sizeof(double);
+
+// Of what is at most 0: far below, it is 0.
+SLICEGRAPH_INLINE Vector<float, kFloatLanes> power_of_e(Vector<float, kFloatLanes> z) {
+  return exponential<kFloatLanes>(z < -100.0f ? decltype(z){} - 100.0f : z);
+}
+SLICEGRAPH_INLINE Vector<double, kDoubleLanes> power_of_e(Vector<double, kDoubleLanes> z) {
+  for (int i = 0; i < kDoubleLanes; ++i) z[i] = ::exp(z[i]);
+  return z;
+}
+
+// One head of one set. Its squares have rows of whole vectors, with zeros after the last column: a
+// vector that overlaps the one before it would have to wait for it.
+template <class T>
+class Attention {
+ public:
+  Attention(const AttentionJob& job, int64_t task, void* scratch)
+      : n_(job.sets[task / job.heads].length),
+        wide_((n_ + kLanes - 1) / kLanes * kLanes),
+        length_(job.length),
+        heads_(job.heads),
+        width_(job.width),
+        channels_(heads_ * width_),
+        row_(job.sets[task / heads_].first * channels_ + task % heads_ * width_),
+        triple_(row_ + 2 * job.sets[task / heads_].first * channels_),
+        square_(task * length_ * length_),
+        scale_(static_cast<T>(job.scale)),
+        dropping_(job.dropping),
+        qkv_(reinterpret_cast<const T*>(job.qkv) + triple_),
+        bias_(reinterpret_cast<const T*>(job.bias) + square_),
+        totals_(reinterpret_cast<T*>(job.totals) + row_ / width_ * 2),
+        turned_(static_cast<T*>(scratch)),
+        weights_(turned_ + wide_ * width_),
+        kept_(weights_ + n_ * wide_),
+        of_kept_(kept_ + n_ * wide_) {}
+
+  SLICEGRAPH_INLINE void forward(T* out) {
+    multiply_pairs(qkv_, 3 * channels_, qkv_ + channels_, weights_);
+    for_rows([this](auto rows, int64_t i) __attribute__((always_inline)) { weigh<rows>(i); });
+    multiply({weights_, wide_, 1}, {qkv_ + 2 * channels_, 3 * channels_, 1}, n_, width_, out + row_,
+             channels_);
+  }
+
+  SLICEGRAPH_INLINE void backward(const T* g, T* of_qkv, const T* added, T* of_bias) {
+    const int64_t triple = 3 * channels_;
+    g += row_, of_qkv += triple_, of_bias_ = of_bias + square_;
+    multiply_pairs(qkv_, triple, qkv_ + channels_, weights_);
+    multiply_pairs(g, channels_, qkv_ + 2 * channels_, of_kept_);
+    const int64_t bytes = length_ * length_ * sizeof(T);
+    if (added) std::memcpy(of_bias_, added + square_, bytes);
+    else std::memset(of_bias_, 0, bytes);
+    for_rows([this](auto rows, int64_t i) __attribute__((always_inline)) { differentiate<rows>(i); });
+    multiply({kept_, 1, wide_}, {g, channels_, 1}, n_, width_, of_qkv + 2 * channels_, triple);
+    multiply({of_kept_, wide_, 1}, {qkv_ + channels_, triple, 1}, n_, width_, of_qkv, triple);
+    multiply({of_kept_, 1, wide_}, {qkv_, triple, 1}, n_, width_, of_qkv + channels_, triple);
+  }
+
+ private:
+  static constexpr int kLanes = kPairBytes / sizeof(T);
+  using V = Vector<T, kLanes>;
+  using Mask = decltype(V{} < V{});
+  template <int kRows>
+  struct Rows {
+    constexpr operator int() const { return kRows; }
+  };
+
+  // Calls step(rows, i) for rows i, i + 1, ... of which there are `rows`: one row alone would wait
+  // for its own sums.
+  template <class Step>
+  SLICEGRAPH_INLINE void for_rows(const Step& step) const {
+    int64_t i = 0;
+    for (; i + 4 <= n_; i += 4) step(Rows<4>{}, i);
+    for (; i < n_; ++i) step(Rows<1>{}, i);
+  }
+
+  SLICEGRAPH_INLINE void multiply(Strided<T> a, Strided<T> b, int64_t inner, int64_t width, T* out,
+                                  int64_t row) const {
+    product<kLanes, T>({a, b, out, row, n_, inner, width});
+  }
+
+  // Every row of the left by every row of the right, which is of qkv.
+  SLICEGRAPH_INLINE void multiply_pairs(const T* left, int64_t left_row, const T* right,
+                                        T* out) const {
+    turn(right, 3 * channels_, n_, width_, turned_, wide_);
+    for (int64_t c = 0; c < width_; ++c)
+      for (int64_t j = n_; j < wide_; ++j) turned_[c * wide_ + j] = 0;
+    multiply({left, left_row, 1}, {turned_, wide_, 1}, width_, wide_, out, wide_);
+  }
+
+  // How many entries of a square of the job there are from column j of row i on.
+  SLICEGRAPH_INLINE int64_t left(int64_t i, int64_t j) const {
+    return (length_ - i) * length_ - j;
+  }
+
+  // A score with its bias, far below all others after the last column.
+  SLICEGRAPH_INLINE V score(int64_t i, int64_t j) const {
+    const T* from = bias_ + i * length_ + j;
+    const int64_t there = left(i, j);
+    const V bias = there < kLanes ? load<V>(from, First{there}, T(0)) : load<V>(from);
+    Mask lane{};
+    for (int l = 0; l < kLanes; ++l) lane[l] = l;
+    const T lowest = -INFINITY;
+    const V sum = load<V>(weights_ + i * wide_ + j) * scale_ + bias;
+    return lane < decltype(lane[0] + 0)(n_ - j) ? sum : V{} + lowest;
+  }
+
+  // The weights from column j of row i on, those that are dropped as 0.
+  SLICEGRAPH_INLINE V drop(V weights, int64_t i, int64_t j) const {
+    if (!dropping_.dropped) return weights;
+    const auto kept = kept_from<kLanes>(dropping_, square_ + i * length_ + j);
+    return __builtin_convertvector(kept, Mask) ? weights * static_cast<T>(dropping_.scale) : V{};
+  }
+
+  // A row of which all is forbidden has a sum of 0, and no weights.
+  template <int kRows>
+  SLICEGRAPH_INLINE void weigh(int64_t i) const {
+    const T lowest = -INFINITY;
+    V tops[kRows], sums[kRows] = {};
+    T top[kRows], inverse[kRows];
+    for (V& v : tops) v = V{} + lowest;
+    for (int64_t j = 0; j < wide_; j += kLanes)
+      _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+        const V s = score(i + r, j);
+        store(weights_ + (i + r) * wide_ + j, s);
+        tops[r] = s > tops[r] ? s : tops[r];
+      }
+    _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+      top[r] = largest<T, kLanes>(tops[r]);
+      top[r] = top[r] == lowest ? T(0) : top[r];
+    }
+    for (int64_t j = 0; j < wide_; j += kLanes)
+      _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+        T* at = weights_ + (i + r) * wide_ + j;
+        const V e = power_of_e(load<V>(at) - top[r]);
+        store(at, e);
+        sums[r] += e;
+      }
+    _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+      const T sum = total<T, kLanes>(sums[r]);
+      inverse[r] = sum == 0 ? T(0) : 1 / sum;
+      T* to = totals_ + (i + r) * 2 * heads_;
+      to[0] = top[r], to[1] = inverse[r];
+    }
+    for (int64_t j = 0; j < wide_; j += kLanes)
+      _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+        T* at = weights_ + (i + r) * wide_ + j;
+        store(at, drop(load<V>(at) * inverse[r], i + r, j));
+      }
+  }
+
+  // What comes after the last column is 0: it changes nothing in the next row.
+  SLICEGRAPH_INLINE void add_of_bias(int64_t i, int64_t j, V of) const {
+    T* to = of_bias_ + i * length_ + j;
+    const int64_t there = left(i, j);
+    if (there < kLanes) store(to, load<V>(to, First{there}, T(0)) + of, First{there});
+    else store(to, load<V>(to) + of);
+  }
+
+  // From the scores to the weights that were kept, and from their gradient to that of the scores,
+  // times the scale.
+  template <int kRows>
+  SLICEGRAPH_INLINE void differentiate(int64_t i) const {
+    V sums[kRows] = {};
+    T mean[kRows];
+    for (int64_t j = 0; j < wide_; j += kLanes)
+      _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+        const int64_t at = (i + r) * wide_ + j;
+        const T* total = totals_ + (i + r) * 2 * heads_;
+        const V weights = power_of_e(score(i + r, j) - total[0]) * total[1];
+        const V kept = drop(weights, i + r, j), of = kept * load<V>(of_kept_ + at);
+        store(weights_ + at, weights), store(kept_ + at, kept), store(of_kept_ + at, of);
+        sums[r] += of;
+      }
+    _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) mean[r] = total<T, kLanes>(sums[r]);
+    for (int64_t j = 0; j < wide_; j += kLanes)
+      _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
+        const int64_t at = (i + r) * wide_ + j;
+        const V of = load<V>(of_kept_ + at) - load<V>(weights_ + at) * mean[r];
+        add_of_bias(i + r, j, of);
+        store(of_kept_ + at, of * scale_);
+      }
+  }
+
+  const int64_t n_, wide_, length_, heads_, width_, channels_;
+  const int64_t row_, triple_, square_;  // where its rows, rows of qkv and pairs begin
+  const T scale_;
+  const Dropping dropping_;
+  const T *qkv_, *bias_;
+  T* of_bias_ = nullptr;
+  T* totals_;
+  T *turned_, *weights_, *kept_, *of_kept_;
+};
+
+// A head's share of the rows of the next set, and the next head's bias.
+template <class T>
+void expect_next(const AttentionJob& job, int64_t task) {
+  const int64_t b = task / job.heads, head = task % job.heads, square = job.length * job.length;
+  if (b + 1 >= job.sets.count) return;
+  const Set next = job.sets[b + 1];
+  const int64_t each = next.length * job.width, row = next.first * job.heads * job.width + head * each;
+  expect_read(reinterpret_cast<const T*>(job.qkv) + 3 * row, 3 * each * sizeof(T));
+  expect_read(reinterpret_cast<const T*>(job.bias) + (task + 1) * square, square * sizeof(T));
+  if (!job.g) return expect_write(reinterpret_cast<T*>(job.out) + row, each * sizeof(T));
+  expect_read(reinterpret_cast<const T*>(job.g) + row, each * sizeof(T));
+  expect_write(reinterpret_cast<T*>(job.out) + 3 * row, 3 * each * sizeof(T));
+  expect_write(reinterpret_cast<T*>(job.of_bias) + (task + 1) * square, square * sizeof(T));
+}
+
+template <class T>
+void attention_task(const AttentionJob& job, int64_t task, void* scratch) {
+  expect_next<T>(job, task);
+  const auto at = [](auto* from) { return reinterpret_cast<const T*>(from); };
+  const auto to = [](char* from) { return reinterpret_cast<T*>(from); };
+  Attention<T> attention(job, task, scratch);
+  if (job.g) attention.backward(at(job.g), to(job.out), at(job.added), to(job.of_bias));
+  else attention.forward(to(job.out));
+}
+
+inline void attention_task(const AttentionJob& job, int64_t task, void* scratch) {
+  return job.dtype == kFloat32 ? attention_task<float>(job, task, scratch)
+                               : attention_task<double>(job, task, scratch);
+}
+
+}  // namespace slicegraph::SLICEGRAPH_LEVEL
