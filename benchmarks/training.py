@@ -1,12 +1,12 @@
 """Whole training, data loading included, against transformers: `python -m benchmarks.training`.
 
 Molecules a second of a training step with its data: a batch of 256 molecules is read or collated,
-then forward, backward, clipping and AdamW. All candidates take turns in one process with the same
-molecules, the same size (12 layers, 80 wide, 8 heads) and the same threads; the median counts, and
-ratios are to *transformers*.
+then forward, backward, clipping and AdamW. All candidates take turns, each in a process of its own,
+as in use, with the same molecules, the same size (12 layers, 80 wide, 8 heads) and the same number
+of threads; the median counts, and ratios are to *transformers*.
 
 - *sliceformer-slim*, *graphormer-slim*: our presets, trained by Lightning as `slicegraph train`
-  does: an epoch of the run, its loader and its callbacks in the time.
+  does: an epoch of the run, its loader and its callbacks in the time, freed memory kept.
 - *transformers*: the Graphormer of transformers 4.57.1 in a plain loop with its own collator,
   `on_the_fly_processing`. It needs `.[peers]` and a C++ compiler; without it there are no ratios.
 
@@ -17,6 +17,9 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +38,7 @@ from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.models import preset
 from slicegraph.train import TrainConfig
 from slicegraph.train.data import MoleculeData
+from slicegraph.train.freed_memory import freed_memory_kept
 from slicegraph.train.module import TrainingModule
 from slicegraph.train.trainer import make_trainer, quiet_lightning
 
@@ -99,7 +103,8 @@ class Ours:
             return loader[0]
 
         data.train_dataloader = timed  # type: ignore[method-assign]
-        trainer.fit(self.module, datamodule=data)
+        with freed_memory_kept():
+            trainer.fit(self.module, datamodule=data)
         self.waited = loader[0].seconds
 
 
@@ -128,25 +133,44 @@ class Theirs:
             self.optimizer.zero_grad()
 
 
-def measure(store: MoleculeStore, threads: int, repeats: int) -> dict[str, Rate]:
-    runs: dict[str, Any] = {name: Ours(name, store, threads) for name in PRESETS}
-    collator = peer()
-    if collator is not None:
-        runs["transformers"] = Theirs(store, collator)
-    waits: dict[str, list[float]] = {name: [] for name in runs}
+_run: Ours | Theirs | None = None
+"""The candidate of this process."""
 
-    def timed(name: str) -> Callable[[], None]:
-        def run() -> None:
-            start = time.perf_counter()
-            runs[name]()
-            waits[name].append(runs[name].waited / (time.perf_counter() - start))
 
-        return run
+def start(name: str, folder: Path, threads: int) -> None:
+    """Makes the candidate of a process."""
+    global _run
+    torch.set_num_threads(threads)
+    store = MoleculeStore(folder)
+    collator = None if name in PRESETS else peer()
+    _run = Ours(name, store, threads) if collator is None else Theirs(store, collator)
 
+
+def waited() -> float:
+    """Runs the candidate of this process once; the share of the time that it waited for data."""
+    assert _run is not None
+    begun = time.perf_counter()
     with quiet_lightning():
-        ms = median_ms({name: timed(name) for name in runs}, repeats)
+        _run()
+    return _run.waited / (time.perf_counter() - begun)
+
+
+def measure(store: MoleculeStore, threads: int, repeats: int) -> dict[str, Rate]:
+    names = [*PRESETS] if peer() is None else [*PRESETS, "transformers"]
+    waits: dict[str, list[float]] = {name: [] for name in names}
+    with ExitStack() as stack:
+        runs = {}
+        for name in names:
+            process = ProcessPoolExecutor(
+                1, get_context("spawn"), initializer=start, initargs=(name, store.folder, threads)
+            )
+            stack.enter_context(process)
+            runs[name] = lambda name=name, process=process: waits[name].append(
+                process.submit(waited).result()
+            )
+        ms = median_ms(runs, repeats)
     return {
-        name: Rate(1e3 * len(store) / ms[name], float(np.median(waits[name][1:]))) for name in runs
+        name: Rate(1e3 * len(store) / ms[name], float(np.median(waits[name][1:]))) for name in names
     }
 
 
@@ -156,7 +180,6 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=8, help="of 256 molecules, in an epoch")
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder), SMILES, BATCH * arguments.batches)
         rates = measure(store, arguments.threads, arguments.repeats)

@@ -25,6 +25,7 @@ from slicegraph.train.bad_batch import (
 from slicegraph.train.checkpoints import RunCheckpoint
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import MoleculeData
+from slicegraph.train.freed_memory import freed_memory_kept
 from slicegraph.train.log_table import LogTable
 from slicegraph.train.loggers import check_logger
 from slicegraph.train.module import TrainingModule
@@ -74,7 +75,7 @@ def train(
         settings = replace(settings, precision=precision)
         _check_early(settings)
         folder = RunFolder()
-    with quiet_lightning(), cpu_threads(settings.threads):
+    with quiet_lightning(), cpu_threads(settings.threads), freed_memory_kept():
         return _Run(settings, folder, resume is not None, command, progress).result()
 
 
