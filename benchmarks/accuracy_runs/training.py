@@ -13,6 +13,7 @@ from benchmarks.accuracy_runs.rows import OURS, Run
 from slicegraph.data.sets.datasets import DataSet
 from slicegraph.train import TrainConfig
 from slicegraph.train.data import MoleculeData
+from slicegraph.train.freed_memory import freed_memory_kept
 from slicegraph.train.module import TrainingModule
 from slicegraph.train.stop import StepLimit
 from slicegraph.train.trainer import cpu_threads, make_trainer, quiet_lightning
@@ -27,7 +28,7 @@ def train(run: Run, root: Path) -> dict[str, Any]:
     dataset = dataset_of(run.data, run.part, root)
     module = TrainingModule(config) if ours else _Outside(config, run.model)
     clock = _Clock()
-    with quiet_lightning(), cpu_threads(config.threads):
+    with quiet_lightning(), cpu_threads(config.threads), freed_memory_kept():
         _fit(config, dataset, module, clock)
     molecules = config.epochs * len(dataset.splits["train"])
     return {
