@@ -103,8 +103,7 @@ class Ours:
             return loader[0]
 
         data.train_dataloader = timed  # type: ignore[method-assign]
-        with freed_memory_kept():
-            trainer.fit(self.module, datamodule=data)
+        trainer.fit(self.module, datamodule=data)
         self.waited = loader[0].seconds
 
 
@@ -135,6 +134,7 @@ class Theirs:
 
 _run: Ours | Theirs | None = None
 """The candidate of this process."""
+_to_the_end = ExitStack()
 
 
 def start(name: str, folder: Path, threads: int) -> None:
@@ -142,8 +142,11 @@ def start(name: str, folder: Path, threads: int) -> None:
     global _run
     torch.set_num_threads(threads)
     store = MoleculeStore(folder)
-    collator = None if name in PRESETS else peer()
-    _run = Ours(name, store, threads) if collator is None else Theirs(store, collator)
+    if (collator := None if name in PRESETS else peer()) is None:
+        _to_the_end.enter_context(freed_memory_kept())  # as in a run
+        _run = Ours(name, store, threads)
+    else:
+        _run = Theirs(store, collator)
 
 
 def waited() -> float:
