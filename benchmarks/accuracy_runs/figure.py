@@ -12,10 +12,24 @@ from slicegraph.report.plot import FONT, Plot, label, render
 from slicegraph.report.theme import LIGHT, Theme
 
 _SORTING = ("quantile", "sort", "attn_plus_sort")
-_NEAR = (0.25, 0.07)
-"""Names of points that are nearer, in shares of the axes, would lie on each other."""
-_OFFSETS = (7, -9, -18, 16)
-"""Where a name can be: above its point, below it, further below, further above."""
+_MARGIN = 0.16
+_PLACES = (
+    (0, 8, "center"),
+    (0, -10, "center"),
+    (7, 0, "left"),
+    (-7, 0, "right"),
+    (7, 10, "left"),
+    (7, -10, "left"),
+    (-7, -10, "right"),
+    (-7, 10, "right"),
+    (7, -20, "left"),
+    (-7, -20, "right"),
+)
+"""Where a name can be, in points from its own, and how it is aligned; the first that is free."""
+_POINT = 0.0011, 0.0063
+"""A point of type, in shares of the axes."""
+_LETTER, _LINE = 0.0062, 0.042
+"""A letter's width and a line's height, in shares of the axes."""
 
 
 class Point(NamedTuple):
@@ -32,8 +46,8 @@ def write_figure(runs: list[Line], file: Path) -> None:
 
     def draw(axes: Axes, theme: Theme) -> None:
         for point, place in zip(points, places_of_names(points), strict=True):
-            _draw(axes, theme, point, _OFFSETS[place])
-        axes.margins(x=0.16, y=0.14)
+            _draw(axes, theme, point, *_PLACES[place])
+        axes.margins(x=_MARGIN, y=_MARGIN)
         label(axes, theme, "CPU seconds of training", "test MAE (eV)")
 
     plot = Plot("accuracy", "Error against time", "", draw, wide=True)
@@ -53,23 +67,46 @@ def points_of(runs: list[Line]) -> list[Point]:
 
 
 def places_of_names(points: list[Point]) -> list[int]:
-    """Which of the places around its point each name takes: the first that no near one has."""
-    width = max(p.seconds for p in points) - min(p.seconds for p in points) or 1.0
-    height = max(p.error for p in points) - min(p.error for p in points) or 1.0
+    """Which of the places around its point each name takes: the first that lies on no other."""
     found: list[int] = []
-    for point in points:
-        taken = {
-            place
-            for other, place in zip(points, found, strict=False)
-            if abs(point.seconds - other.seconds) < _NEAR[0] * width
-            and abs(point.error - other.error) < _NEAR[1] * height
-        }
-        free = (place for place in range(len(_OFFSETS)) if place not in taken)
+    boxes = [_box(x, y, "", _PLACES[0]) for x, y in _shares(points)]
+    for point, (x, y) in zip(points, _shares(points), strict=True):
+        each = [_box(x, y, point.name, place) for place in _PLACES]
+        free = (i for i, box in enumerate(each) if not any(_overlap(box, other) for other in boxes))
         found.append(next(free, 0))
+        boxes.append(each[found[-1]])
     return found
 
 
-def _draw(axes: Axes, theme: Theme, point: Point, offset: int) -> None:
+def _shares(points: list[Point]) -> list[tuple[float, float]]:
+    """Where the points lie, in shares of the axes."""
+    columns = [p.seconds for p in points], [p.error for p in points]
+    within = []
+    for values in columns:
+        size = max(values) - min(values) or 1.0
+        within.append([((v - min(values)) / size + _MARGIN) / (1 + 2 * _MARGIN) for v in values])
+    return list(zip(*within, strict=True))
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _box(x: float, y: float, name: str, place: tuple[int, int, str]) -> _Box:
+    """Left, right, bottom and top of a name; without one, of the point itself."""
+    if not name:
+        return x - 0.004, x + 0.004, y - 0.012, y + 0.012
+    right, up, align = place
+    width = _LETTER * len(name)
+    start = {"center": width / 2, "left": 0.0, "right": width}[align]
+    left, middle = x + right * _POINT[0] - start, y + up * _POINT[1]
+    return left, left + width, middle - _LINE / 2, middle + _LINE / 2
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
+
+
+def _draw(axes: Axes, theme: Theme, point: Point, right: int, up: int, align: str) -> None:
     colour = theme.first if point.name.startswith(_SORTING) else theme.second
     bars = [[point.error - point.low], [point.high - point.error]]
     axes.errorbar(
@@ -78,9 +115,9 @@ def _draw(axes: Axes, theme: Theme, point: Point, offset: int) -> None:
     axes.annotate(
         point.name,
         (point.seconds, point.error),
-        (0, offset),
+        (right, up),
         textcoords="offset points",
-        ha="center",
+        ha=align,
         va="center",
         fontsize=FONT - 1.5,
         color=theme.text,

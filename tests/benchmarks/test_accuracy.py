@@ -140,9 +140,10 @@ def test_the_table_has_mean_spread_and_time():
     assert "| chemprop |  | 0.3000 | 1 | 80 | 0.80x |" in text
 
 
-def test_names_of_near_points_are_in_different_places():
-    points = [Point(100.0, 0.2, 0.2, 0.2, "a"), Point(110.0, 0.201, 0.2, 0.2, "b")]
-    far = [Point(150.0, 0.2, 0.2, 0.2, "c"), Point(200.0, 0.3, 0.3, 0.3, "d")]
+def test_a_name_that_would_lie_on_another_takes_another_place():
+    long = "a rather long name"
+    points = [Point(100.0, 0.2, 0.2, 0.2, long), Point(110.0, 0.201, 0.2, 0.2, long)]
+    far = [Point(190.0, 0.2, 0.2, 0.2, "c"), Point(200.0, 0.3, 0.3, 0.3, "d")]
     assert places_of_names([*points, *far]) == [0, 1, 0, 0]
 
 
