@@ -11,9 +11,10 @@ is used as it is, with its own projections.
   freed memory back at once.
 
 Every cell, a method at a length, is measured once, in a process of its own, after a step at a small
-size and the step for the memory; the median of its timed steps counts. A process that would pass
+size and the step for the memory; the median of its timed steps counts, which are three, or as many
+as take ten seconds. A process that would pass
 the limit of memory or time is stopped, and its cell says so. The batch is the same for all methods
-at a length: by default as many sequences as make 8,192 rows; `--batch 32` is that of the paper.
+at a length: that of the paper, 32, up to 4K; for longer sequences as many as make 32,768 rows.
 Lengths are multiples of 1,024, as the methods with blocks need: all blocks, buckets, windows and
 strides are 64 long. A finished cell is a line of the output file and is not measured again.
 """
@@ -30,7 +31,10 @@ from benchmarks.attentions.results import LIMITS, Results
 from benchmarks.attentions.table import Outcomes, tables
 
 LENGTHS = (1024, 2048, 3072, 4096, 8192, 16384)
-ROWS = 8192
+BATCH, BATCH_LENGTH = 32, 4096
+"""The batch, and the longest sequences of which one fits in memory for most methods."""
+LONG_ROWS = 32 * 1024
+"""The rows of a batch of longer sequences."""
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -40,8 +44,8 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, help="sequences, at all lengths alike")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3, help="timed steps a cell")
-    parser.add_argument("--gigabytes", type=float, default=16.0, help="limit of a cell")
-    parser.add_argument("--seconds", type=float, default=180.0, help="limit of a cell")
+    parser.add_argument("--gigabytes", type=float, default=20.0, help="limit of a cell")
+    parser.add_argument("--seconds", type=float, default=600.0, help="limit of a cell")
     parser.add_argument("--quick", action="store_true", help="1K, batch 1, one timed step")
     parser.add_argument("--out", type=Path, help="JSON lines, taken up again if there")
     parser.add_argument("--markdown", type=Path, help="a file for the tables")
@@ -66,7 +70,11 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 def batches_of(arguments: argparse.Namespace) -> dict[int, int]:
     """The batch of each length."""
-    return {n: arguments.batch or max(1, ROWS // n) for n in arguments.lengths}
+    given = arguments.batch
+    return {
+        n: given or (BATCH if n <= BATCH_LENGTH else max(1, LONG_ROWS // n))
+        for n in arguments.lengths
+    }
 
 
 def measure(arguments: argparse.Namespace) -> Outcomes:

@@ -7,8 +7,10 @@ import ctypes
 import json
 import resource
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 
 import torch
 from torch.nn import functional
@@ -16,10 +18,10 @@ from torch.nn import functional
 from benchmarks.attentions.encoder import VOCABULARY, Encoder
 from benchmarks.attentions.methods import METHODS
 from benchmarks.peak import peak_bytes_of
-from benchmarks.timing import median_ms
 
 WARM_UP_LENGTH = 1024  # the shortest that BigBird takes is 704
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of mallopt, in malloc.h
+ENOUGH_SECONDS = 10.0  # of timed steps: the noise of a machine is shorter than that
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Cell:
         method: a key of ``METHODS``.
         length, batch: the size of the input.
         threads: of torch.
-        repeats: of the timed steps, of which the median counts.
+        repeats: of the timed steps, of which the median counts; fewer if they are long.
         gigabytes, seconds: what the process may allocate, and how long it may take.
     """
 
@@ -76,9 +78,27 @@ def measure(cell: Cell) -> dict[str, float]:
     peak = peak_bytes_of(train)
     c_library.mallopt(MMAP_THRESHOLD, 32 << 20)  # where the library's own threshold ends up
     c_library.mallopt(TRIM_THRESHOLD, 64 << 20)
-    training = median_ms({"": train}, cell.repeats, warmups=1)[""]
-    inference = median_ms({"": infer}, cell.repeats, warmups=1)[""]
-    return {"training": 1e3 / training, "inference": 1e3 / inference, "memory": peak}
+    training, inference = (seconds_of(run, cell.repeats) for run in (train, infer))
+    return {"training": 1 / training, "inference": 1 / inference, "memory": peak}
+
+
+def seconds_of(
+    run: Callable[[], None], repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """The median time of a call, after one that does not count.
+
+    No call follows once `ENOUGH_SECONDS` are timed, and a first call as long as that counts itself.
+    """
+    times: list[float] = []
+    for number in range(repeats + 1):
+        start = clock()
+        run()
+        times.append(clock() - start)
+        if number == 0 and times[0] < ENOUGH_SECONDS:
+            times.clear()
+        if sum(times) >= ENOUGH_SECONDS:
+            break
+    return median(times)
 
 
 def answer(cell: Cell) -> dict[str, float | str]:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.attention import batches_of, measure, parse
 from benchmarks.attentions import process
-from benchmarks.attentions.cell import Cell
+from benchmarks.attentions.cell import Cell, seconds_of
 from benchmarks.attentions.figure import draw
 from benchmarks.attentions.methods import METHODS, Method
 from benchmarks.attentions.results import Results
@@ -32,6 +32,24 @@ def test_a_cell_answers_with_two_speeds_and_a_peak():
     outcome = process.run(CELL)
     assert set(outcome) == {"training", "inference", "memory"}
     assert min(outcome.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("taken", "calls", "seconds"),
+    [
+        ([5.0, 1.0, 3.0, 2.0], 4, 2.0),  # three after the warm-up
+        ([9.0, 6.0, 5.0, 1.0], 3, 5.5),  # two of them are enough
+        ([20.0, 1.0, 1.0, 1.0], 1, 20.0),  # the first alone is
+    ],
+)
+def test_long_steps_are_timed_less_often(taken, calls, seconds):
+    now, left = [0.0], list(taken)
+
+    def run():
+        now[0] += left.pop(0)
+
+    assert seconds_of(run, repeats=3, clock=lambda: now[0]) == seconds
+    assert len(left) == len(taken) - calls
 
 
 def test_a_cell_that_needs_more_than_its_memory_says_so():
@@ -108,8 +126,10 @@ def test_failures_are_not_kept(tmp_path, monkeypatch):
     assert not file.exists()
 
 
-def test_a_batch_has_the_same_rows_at_all_lengths_unless_it_is_given():
-    assert batches_of(parse(["--lengths", "1024", "4096", "16384"])) == {1024: 8, 4096: 2, 16384: 1}
+def test_a_batch_is_32_while_it_fits_unless_it_is_given():
+    lengths = ["1024", "4096", "8192", "16384"]
+    expected = {1024: 32, 4096: 32, 8192: 4, 16384: 2}
+    assert batches_of(parse(["--lengths", *lengths])) == expected
     assert batches_of(parse(["--lengths", "4096", "--batch", "32"])) == {4096: 32}
 
 
