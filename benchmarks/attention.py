@@ -11,12 +11,12 @@ is used as it is, with its own projections.
   freed memory back at once.
 
 Every cell, a method at a length, is measured once, in a process of its own, after a step at a small
-size and the step for the memory; the median of its timed steps counts, which are three, or as many
-as take ten seconds. A process that would pass
-the limit of memory or time is stopped, and its cell says so. The batch is the same for all methods
-at a length: that of the paper, 32, up to 4K; for longer sequences as many as make 32,768 rows.
-Lengths are multiples of 1,024, as the methods with blocks need: all blocks, buckets, windows and
-strides are 64 long. A finished cell is a line of the output file and is not measured again.
+size. The median of three timed steps counts; a step that takes ten seconds or more is timed once,
+and in training that is the step of the memory. A process that would pass the limit of memory or
+time is stopped, and its cell says so. The batch is the same for all methods at a length: that of
+the paper, 32, up to 4K; for longer sequences as many as make 32,768 rows. Lengths are multiples of
+1,024, as the methods with blocks need: all blocks, buckets, windows and strides are 64 long. A
+finished cell is a line of the output file and is not measured again.
 """
 
 import argparse

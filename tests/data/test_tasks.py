@@ -161,6 +161,48 @@ def test_a_folder_of_pictures_is_brought_to_one_size(tmp_path):
     assert ((x[:, 1] == 200).all((1, 2)) == (y == 1)).all()
 
 
+def test_pictures_that_cannot_be_read_are_left_out_and_named(tmp_path):
+    folder = tmp_path / "pictures"
+    write_pictures(folder, 10)
+    whole = (folder / "dark" / "0.png").read_bytes()
+    broken = {"light/0.png": b"", "light/1.png": b"no picture", "dark/3.png": whole[:-30]}
+    for name, content in broken.items():
+        (folder / name).write_bytes(content)
+    for _ in range(2):  # when it is written, and when it is there
+        with pytest.warns(UserWarning, match="images: 3 of 20 images cannot be read"):
+            pictures = load_task("images", tmp_path, folder)
+    assert len(pictures.store) == 17
+    assert sum(map(len, pictures.splits.values())) == 17
+    assert sorted(pictures.source["left_out"]) == sorted(str(folder / name) for name in broken)
+    for split in pictures.splits:
+        x, y = pictures.arrays(split)
+        assert ((x[:, 1] == 200).all((1, 2)) == (y == 1)).all()
+
+
+def test_a_split_without_a_picture_is_an_error(tmp_path):
+    write_pictures(tmp_path / "pictures" / "train", 10)
+    write_pictures(tmp_path / "pictures" / "test", 10)
+    for path in (tmp_path / "pictures" / "test").rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(TaskError, match="no picture of the split 'test' can be read"):
+        load_task("images", tmp_path, tmp_path / "pictures")
+
+
+def test_a_broken_picture_of_pathfinder_is_left_out(tmp_path):
+    folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "imgs").mkdir()
+    for number in range(12):
+        Image.new("L", (32, 32), number).save(folder / "imgs" / f"sample_{number}.png")
+    lines = [f"imgs sample_{number}.png {number} {number % 2} 1.8 6" for number in range(12)]
+    (folder / "metadata" / "0.npy").write_text("\n".join(lines))
+    (folder / "imgs" / "sample_7.png").write_bytes(b"")
+    with pytest.warns(UserWarning, match=r"1 of 12 images .*sample_7\.png"):
+        pathfinder = load_task("pathfinder", tmp_path, tmp_path)
+    shades = {int(pathfinder.store[i][0][0]): pathfinder.store[i][1] for i in range(11)}
+    assert shades == {number: number % 2 for number in range(12) if number != 7}
+
+
 def test_changed_files_are_read_again(tmp_path):
     write_pictures(tmp_path / "pictures", 10)
     before = load_task("images", tmp_path, tmp_path / "pictures")

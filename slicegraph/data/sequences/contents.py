@@ -1,6 +1,6 @@
 """What a task is made of, before it is written to a folder."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,6 +76,33 @@ def in_parts(samples: Iterable[Sample], dtype: Any = np.uint8) -> Iterator[Seque
             parts, labels = [], []
     if labels:
         yield join(parts, labels)
+
+
+def readable(
+    files: Sequence[tuple[Path, int]],
+    read: Callable[[Path], np.ndarray],
+    splits: dict[str, int],
+    source: dict[str, Any],
+) -> Iterator[Sample]:
+    """The samples of labelled files, those of the first split first.
+
+    A file that cannot be read is left out: once the last sample is there, it is not counted in
+    ``splits`` any more, and ``source["left_out"]`` names it.
+    """
+    left_out: list[str] = []
+    names = [name for name, count in splits.items() for _ in range(count)]
+    for (path, label), split in zip(files, names, strict=True):
+        try:
+            elements = read(path)
+        except (OSError, ValueError, SyntaxError):  # what Pillow raises for broken files
+            splits[split] -= 1
+            left_out.append(str(path))
+        else:
+            yield [elements], label
+    if left_out:
+        source["left_out"] = left_out
+    if empty := [name for name, count in splits.items() if not count]:
+        raise TaskError(f"train: no picture of the split {empty[0]!r} can be read")
 
 
 def join(sequences: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> Sequences:

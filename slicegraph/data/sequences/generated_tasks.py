@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from slicegraph.data.sequences.contents import (
     TaskError,
     in_parts,
     random_order,
+    readable,
 )
 from slicegraph.data.sequences.listops import TOKENS, generate_listops
 from slicegraph.data.sequences.pathfinder import PATHFINDER
@@ -115,5 +117,7 @@ def _official_pathfinder(request: Request, size: int) -> Contents:
         place = find_file(place, "curv_contour_length_14")
     listed = lra_files.list_pathfinder(place)
     order, splits = random_order(len(listed))
-    samples = (lra_files.read_picture(*listed[i]) for i in order)
-    return Contents(in_parts(samples), splits, _JOINED, source={"files": f"lra_release/{name}"})
+    source: dict[str, Any] = {"files": f"lra_release/{name}"}
+    files = [listed[i] for i in order]
+    samples = readable(files, lra_files.read_picture, splits, source)
+    return Contents(in_parts(samples), splits, _JOINED, source=source)

@@ -1,6 +1,7 @@
 """Pictures: digits of packages, CIFAR's binary files, folders with a subfolder for each class."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from slicegraph.data.sequences.contents import (
     join,
     needs,
     random_order,
+    readable,
     with_valid,
 )
 from slicegraph.data.sequences.generated_tasks import find_file
@@ -123,8 +125,8 @@ def _folder(folder: Path, mode: str, size: int, shape: tuple[int, int, int] | No
         found = _listed(folder, names)
         order, splits = random_order(len(found))
         files = [found[i] for i in order]
-    samples = (([_read(path, mode, size)], label) for path, label in files)
     source = {"files": folder.name, "image_size": size}
+    samples = readable(files, partial(_read, mode=mode, size=size), splits, source)
     return Contents(in_parts(samples), splits, names, source=source, shape=shape)
 
 
@@ -149,12 +151,9 @@ def _listed(folder: Path, names: Sequence[str]) -> list[tuple[Path, int]]:
 
 def _read(path: Path, mode: str, size: int) -> np.ndarray:
     """The pixels, colour by colour; of what is not square, the middle."""
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, ImageOps
 
-    try:
-        with Image.open(path) as picture:
-            fitted = ImageOps.fit(picture.convert(mode), (size, size))
-    except UnidentifiedImageError:
-        raise TaskError(f"train: {path} is no picture that can be read") from None
+    with Image.open(path) as picture:
+        fitted = ImageOps.fit(picture.convert(mode), (size, size))
     pixels = np.asarray(fitted, np.uint8)
     return (pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels).ravel()

@@ -46,8 +46,8 @@ def read_imdb(folder: str | Path, max_length: int = 4000) -> Sequences:
 
 def read_pathfinder(folder: str | Path) -> Sequences:
     """`pathfinder32/curv_contour_length_14` and the like: pictures that `metadata` lists."""
-    found = (read_picture(path, label) for path, label in list_pathfinder(folder))
-    return _join(([pixels.tobytes() for pixels in pictures], label) for pictures, label in found)
+    listed = list_pathfinder(folder)
+    return _join(([read_picture(path).tobytes()], label) for path, label in listed)
 
 
 def list_pathfinder(folder: str | Path) -> list[tuple[Path, int]]:
@@ -59,12 +59,12 @@ def list_pathfinder(folder: str | Path) -> list[tuple[Path, int]]:
     return [row for table in tables for row in _pathfinder_rows(folder, table)]
 
 
-def read_picture(path: Path, label: int) -> tuple[list[np.ndarray], int]:
-    """The shades of a picture's pixels, row by row, and the label."""
+def read_picture(path: Path) -> np.ndarray:
+    """The shades of a picture's pixels, row by row."""
     from PIL import Image
 
     with Image.open(path) as picture:
-        return [np.asarray(picture.convert("L"), np.uint8).ravel()], label
+        return np.asarray(picture.convert("L"), np.uint8).ravel()
 
 
 def list_imdb(folder: str | Path) -> list[tuple[Path, int]]:

@@ -13,6 +13,7 @@
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,7 +95,14 @@ def load_task(
         with FolderLock(folder / "write.lock", _PATIENCE):
             if not (folder / META).is_file():
                 _write(folder, task.make(request))
-    return SequenceSet(name, SequenceStore(folder), task.noun)
+    store = SequenceStore(folder)
+    if left_out := store.meta["source"].get("left_out"):
+        warnings.warn(
+            f"{name}: {len(left_out)} of {len(left_out) + len(store)} {task.noun} cannot be read "
+            f"and are left out, such as {left_out[0]}; {folder / META} names them",
+            stacklevel=2,
+        )
+    return SequenceSet(name, store, task.noun)
 
 
 def check_request(request: Request) -> SequenceTask:
