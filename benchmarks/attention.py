@@ -29,6 +29,7 @@ from benchmarks.attentions.methods import METHODS
 from benchmarks.attentions.process import run
 from benchmarks.attentions.results import LIMITS, Results
 from benchmarks.attentions.table import Outcomes, tables
+from benchmarks.markdown import write_between_marks
 
 LENGTHS = (1024, 2048, 3072, 4096, 8192, 16384)
 BATCH, BATCH_LENGTH = 32, 4096
@@ -48,7 +49,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=600.0, help="limit of a cell")
     parser.add_argument("--quick", action="store_true", help="1K, batch 1, one timed step")
     parser.add_argument("--out", type=Path, help="JSON lines, taken up again if there")
-    parser.add_argument("--markdown", type=Path, help="a file for the tables")
+    parser.add_argument("--markdown", type=Path, help="a page, to write the tables between marks")
     parser.add_argument("--figure", type=Path, help="a PNG (default: docs/attention.png)")
     arguments = parser.parse_args(words)
     _complete(arguments)
@@ -100,7 +101,7 @@ def main() -> None:
     text = tables(outcomes, batches)
     print(text)
     if arguments.markdown:
-        arguments.markdown.write_text(text + "\n")
+        write_between_marks(arguments.markdown, text)
     draw(outcomes, batches, arguments.figure)
 
 

@@ -19,6 +19,7 @@ from slicegraph.data.molecule.featurize import featurize, read_smiles
 from slicegraph.data.table.table_source import Row, TableSource
 from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.nn.mixer import MIXERS
+from slicegraph.nn.order import ORDERS
 from slicegraph.prediction_table import WholeTable, predicted_rows
 from slicegraph.predictor import MoleculePredictor, load, read_graph
 
@@ -54,9 +55,10 @@ def assert_same_for_all_spellings(model: MoleculePredictor) -> None:
 
 
 @pytest.mark.parametrize("align", ["rows", "pivot"])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_every_spelling_gives_the_same_prediction_with_every_mixer(mixer, align):
-    assert_same_for_all_spellings(small_model(mixer=mixer, align=align))
+def test_every_spelling_gives_the_same_prediction_with_every_mixer(mixer, order, align):
+    assert_same_for_all_spellings(small_model(mixer=mixer, order=order, align=align))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

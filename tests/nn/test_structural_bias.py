@@ -102,11 +102,6 @@ def test_the_weights_of_a_row_add_up_to_one_and_padding_has_none(token):
     assert bool(pairs.weights.isfinite().all())
 
 
-def test_the_weights_are_computed_once():
-    pairs = StructuralBias(4)(encoding(), PTR)
-    assert pairs.weights is pairs.weights
-
-
 @pytest.mark.parametrize("clip", [3, 254, 509])
 @torch.no_grad()
 def test_unreachable_is_told_from_far_however_the_encoding_was_clipped(clip):
