@@ -1,15 +1,14 @@
 """chemprop beside ours: its command line, its defaults, our molecules and splits."""
 
 import csv
-import os
-import resource
-import subprocess
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.accuracy_runs.child import run_child
 from benchmarks.accuracy_runs.data import dataset_of
 from benchmarks.accuracy_runs.rows import Run
 from slicegraph.data.sets.datasets import DataSet
@@ -20,14 +19,14 @@ _SPLITS = {"train": "train", "valid": "val", "test": "test"}
 
 def train(run: Run, root: Path, command: str) -> dict[str, Any]:
     """What came out, as of :func:`benchmarks.accuracy_runs.training.train`; the time is of the
-    whole command, in which reading the molecules takes seconds.
+    whole command, as of :func:`benchmarks.accuracy_runs.command.train`.
 
     Args:
         run: the data, the seed and the epochs; all else are chemprop's defaults.
         root: the folder of the data sets.
         command: the `chemprop` to call.
     """
-    dataset = dataset_of(run.data, run.part, root)
+    dataset, threads = dataset_of(run.data, run.part, root), run.settings["threads"]
     with tempfile.TemporaryDirectory() as folder:
         table, out = Path(folder, "molecules.csv"), Path(folder, "out")
         _write(dataset, table)
@@ -35,18 +34,25 @@ def train(run: Run, root: Path, command: str) -> dict[str, Any]:
         arguments += ["--smiles-columns", "smiles", "--target-columns", "target"]
         arguments += ["--data-seed", str(run.seed), "--pytorch-seed", str(run.seed)]
         arguments += ["--accelerator", "cpu", "--data-path", str(table), "--output-dir", str(out)]
-        threads = {"OMP_NUM_THREADS": str(run.settings["threads"])}
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([command, "train", *arguments], check=True, env=os.environ | threads)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        child = run_child([command, "train", *arguments], threads)
         found = _predictions(next(out.rglob("test_predictions.csv")), dataset)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     molecules = run.settings["epochs"] * len(dataset.splits["train"])
     return {
         "test": found,
-        "cpu_seconds": round(seconds, 1),
-        "molecules_per_second": round(molecules / seconds, 1),
+        "parameters": _parameters(child.output),
+        "cpu_seconds": round(child.cpu_seconds, 1),
+        "seconds": round(child.seconds, 1),
+        "molecules_per_second": round(molecules / child.cpu_seconds, 1),
+        "version": run_child([command, "--version"], threads).output.strip(),
     }
+
+
+def _parameters(output: str) -> int | None:
+    """Those of the summary that Lightning prints, which rounds them to three digits."""
+    found = re.search(r"Trainable params\D*([\d.]+) *([KM]?)", output)
+    if found is None:
+        return None
+    return round(float(found[1]) * {"": 1, "K": 1e3, "M": 1e6}[found[2]])
 
 
 def _write(dataset: DataSet, file: Path) -> None:

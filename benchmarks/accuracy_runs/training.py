@@ -10,7 +10,6 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from benchmarks.accuracy_runs.data import dataset_of
 from benchmarks.accuracy_runs.pyg_models import PyGStack
 from benchmarks.accuracy_runs.rows import OURS, Run
-from slicegraph.data.sets.datasets import DataSet
 from slicegraph.train import TrainConfig
 from slicegraph.train.data import MoleculeData
 from slicegraph.train.freed_memory import freed_memory_kept
@@ -22,15 +21,7 @@ from slicegraph.train.trainer import cpu_threads, make_trainer, quiet_lightning
 def train(run: Run, root: Path) -> dict[str, Any]:
     """What came out: the error on valid and test of the weights after the last update, the time
     that the updates took, and the parameters."""
-    ours = run.row in OURS
-    model = run.model if ours else {"mixer": "sort"}  # for which no distances are computed
-    config = TrainConfig(data=run.data, seed=run.seed, model=model, **run.settings).resolved()
-    dataset = dataset_of(run.data, run.part, root)
-    module = TrainingModule(config) if ours else _Outside(config, run.model)
-    clock = _Clock()
-    with quiet_lightning(), cpu_threads(config.threads), freed_memory_kept():
-        _fit(config, dataset, module, clock)
-    molecules = config.epochs * len(dataset.splits["train"])
+    module, clock, molecules = _fit(run, root, tested=True)
     return {
         "test": module.evaluations["test"].score,
         "valid": module.evaluations["valid"].score,
@@ -41,12 +32,27 @@ def train(run: Run, root: Path) -> dict[str, Any]:
     }
 
 
-def _fit(config: TrainConfig, dataset: DataSet, module: TrainingModule, clock: "_Clock") -> None:
-    data = MoleculeData(config, dataset)
-    trainer = make_trainer(config, [clock, StepLimit(), _NoCheckpoint()])
-    trainer.limit_val_batches = 0
-    trainer.fit(module, datamodule=data)
-    trainer.test(module, datamodule=data, verbose=False)
+def ms_a_molecule(run: Run, root: Path) -> float:
+    """The time of this process for the updates of a run, by the molecules in them."""
+    _, clock, molecules = _fit(run, root, tested=False)
+    return 1e3 * clock.cpu / molecules
+
+
+def _fit(run: Run, root: Path, tested: bool) -> tuple[TrainingModule, "_Clock", int]:
+    """The trained model, the clock, and how many molecules all updates had together."""
+    ours = run.row in OURS
+    model = run.model if ours else {"mixer": "sort"}  # for which no distances are computed
+    config = TrainConfig(data=run.data, seed=run.seed, model=model, **run.settings).resolved()
+    dataset = dataset_of(run.data, run.part, root)
+    module, clock = TrainingModule(config) if ours else _Outside(config, run.model), _Clock()
+    with quiet_lightning(), cpu_threads(config.threads), freed_memory_kept():
+        data = MoleculeData(config, dataset)
+        trainer = make_trainer(config, [clock, StepLimit(), _NoCheckpoint()])
+        trainer.limit_val_batches = 0
+        trainer.fit(module, datamodule=data)
+        if tested:
+            trainer.test(module, datamodule=data, verbose=False)
+    return module, clock, config.epochs * len(dataset.splits["train"])
 
 
 class _Clock(Callback):

@@ -1,6 +1,7 @@
 """The accuracy study: its rows, the file they are kept in, what is printed and drawn."""
 
 import stat
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -8,13 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.accuracy import asked_runs, finish, parse
-from benchmarks.accuracy_runs import chemprop, training
+from benchmarks.accuracy import asked_runs, finish, main, parse
+from benchmarks.accuracy_runs import chemprop, command, training
+from benchmarks.accuracy_runs.child import run_child
 from benchmarks.accuracy_runs.data import dataset_of
 from benchmarks.accuracy_runs.figure import Point, places_of_names, write_figure
 from benchmarks.accuracy_runs.pyg_models import PyGStack
-from benchmarks.accuracy_runs.rows import BUDGETS, CHEMPROP, OURS, OUTSIDE, ROWS, run_of
+from benchmarks.accuracy_runs.rows import BUDGETS, CHEMPROP, COMMAND, OURS, OUTSIDE, run_of
 from benchmarks.accuracy_runs.table import table
+from benchmarks.accuracy_runs.turns import retimed, time_in_turns
+from benchmarks.json_lines import JsonLines
 from slicegraph.models import GraphSliceformer, preset
 
 OUTCOME = {"test": 0.2, "cpu_seconds": 50.0, "parameters": 1234}
@@ -56,9 +60,18 @@ def test_the_default_preset_is_a_row():
 
 
 @pytest.mark.parametrize("data", BUDGETS)
-def test_all_rows_have_the_same_settings(data):
-    runs = [run_of(data, row, 0) for row in ROWS]
+def test_all_rows_but_commands_have_the_same_settings(data):
+    runs = [run_of(data, row, 0) for row in (*OURS, *OUTSIDE)]
     assert all((run.settings, run.part) == (runs[0].settings, runs[0].part) for run in runs)
+    of_chemprop = run_of(data, CHEMPROP, 0)
+    assert of_chemprop.settings == {"epochs": BUDGETS[data]["epochs"], "threads": 1}
+    assert of_chemprop.part == runs[0].part
+
+
+def test_the_command_is_for_whole_data_sets(tmp_path):
+    words = ["--rows", COMMAND, "--seeds", "0", "--out", str(tmp_path / "out.jsonl")]
+    assert not asked_runs("qm9-gap", parse(words))
+    assert [run.settings["epochs"] for run in asked_runs("mini", parse(words))] == [14]
 
 
 def test_a_part_is_the_beginning_of_train(root):
@@ -67,12 +80,72 @@ def test_a_part_is_the_beginning_of_train(root):
     assert np.array_equal(part.splits["test"], whole.splits["test"])
 
 
-@pytest.mark.parametrize("row", ["quantile_attn + local", "sort", *OUTSIDE])
+def error_of_the_mean(root) -> float:
+    """Of predicting the mean of train for all of test."""
+    dataset = dataset_of("mini", None, root)
+    mean = dataset.labels(dataset.splits["train"]).mean()
+    return float(np.abs(dataset.labels(dataset.splits["test"]) - mean).mean())
+
+
+@pytest.mark.parametrize("row", ["quantile_attn + local", "sort_attn", *OUTSIDE])
 def test_a_run_learns_and_is_tested(root, row):
-    found = training.train(run_of("mini", row, 0, quick=True), root)
-    assert 0 < found["test"] < 2
-    assert found["cpu_seconds"] >= 0
-    assert found["parameters"] > 0
+    found = training.train(run_of("mini", row, 0, part=800, epochs=6), root)
+    assert 0 < found["test"] < 0.8 * error_of_the_mean(root)
+    assert found["parameters"] == sized(row)
+    molecules = found["molecules_per_second"] * found["cpu_seconds"]
+    assert molecules == pytest.approx(6 * 800, rel=0.1)
+    assert found["seconds"] > 0
+
+
+def test_a_quick_study_from_its_command_to_its_page(root, tmp_path, monkeypatch, capsys):
+    rows = ["quantile_attn + local", "sort"]
+    words = ["accuracy", "--quick", "--data", "mini", "--seeds", "0", "--rows", *rows]
+    words += ["--root", str(root), "--out", str(tmp_path / "out.jsonl")]
+    words += ["--markdown", str(tmp_path / "page.md"), "--figure", str(tmp_path / "figure.png")]
+    monkeypatch.setattr("sys.argv", words)
+    main()
+    first = capsys.readouterr().out
+    monkeypatch.setattr(training, "train", None)  # a second call would fail if it trained
+    main()
+    assert capsys.readouterr().out == first
+    assert first.strip() in (tmp_path / "page.md").read_text()
+    finished = JsonLines(tmp_path / "out.jsonl").lines
+    assert [line["row"] for line in finished] == rows
+    asked = {"test", "valid", "parameters", "cpu_seconds", "seconds", "molecules_per_second"}
+    assert all(asked <= set(line) for line in finished)
+
+
+def test_other_settings_are_another_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "train", lambda run, root: OUTCOME | run.settings)
+    for threads in ("1", "2"):
+        arguments = words(tmp_path, "--rows", "sort", "--seeds", "0", "--threads", threads)
+        for run in asked_runs("mini", arguments):
+            finish(run, arguments)
+    lines = JsonLines(tmp_path / "out.jsonl").lines
+    assert [line["settings"]["threads"] for line in lines] == [1, 2]
+
+
+def test_rows_that_are_timed_in_turns_have_these_times_in_the_table(root, monkeypatch):
+    found = time_in_turns("mini", ["sort", CHEMPROP, COMMAND], 1, root, repeats=1)
+    assert [line["timed"] for line in found] == ["sort"]
+    assert found[0]["ms"] > 0
+    timed = {"timed": "graphormer", "data": "qm9-gap", "ms": 0.5}
+    runs = retimed(list(lines()), [timed | {"ms": 9.0}, timed, timed | {"data": "mini", "ms": 7.0}])
+    seconds = {run["row"]: run["cpu_seconds"] for run in runs}
+    assert seconds["graphormer"] == pytest.approx(0.5e-3 * 400_000)
+    assert seconds["quantile_attn + local"] == 80.0
+
+
+def test_the_command_is_run_to_its_end_and_its_metrics_are_read(root):
+    found = command.train(run_of("mini", COMMAND, 0, quick=True), root)
+    assert 0 < found["test"] < error_of_the_mean(root)
+    assert found["parameters"] == sized("quantile_attn + local")
+    assert found["cpu_seconds"] > 0
+
+
+def test_a_child_that_fails_says_why():
+    with pytest.raises(RuntimeError, match="no such thing"):
+        run_child([sys.executable, "-c", "raise SystemExit('no such thing')"], threads=1)
 
 
 def test_a_finished_run_is_not_made_again(tmp_path, monkeypatch):
@@ -105,6 +178,9 @@ def test_chemprop_gets_our_molecules_and_its_predictions_are_scored(root, tmp_pa
     command.write_text(
         "#!/usr/bin/env python3\n"
         "import csv, pathlib, sys\n"
+        "if '--version' in sys.argv:\n"
+        "    sys.exit(print('chemprop 2.3.1'))\n"
+        "print('Trainable params: 318 K')\n"
         "value = dict(zip(sys.argv[2::2], sys.argv[3::2]))\n"
         "rows = list(csv.DictReader(open(value['--data-path'])))\n"
         "out = pathlib.Path(value['--output-dir'], 'model_0')\n"
@@ -119,6 +195,8 @@ def test_chemprop_gets_our_molecules_and_its_predictions_are_scored(root, tmp_pa
     command.chmod(command.stat().st_mode | stat.S_IEXEC)
     found = chemprop.train(run_of("mini", CHEMPROP, 0, quick=True), root, str(command))
     assert found["test"] == pytest.approx(0.5, abs=1e-5)
+    assert found["parameters"] == 318_000
+    assert found["version"] == "chemprop 2.3.1"
 
 
 def lines():
@@ -126,7 +204,8 @@ def lines():
     for row, tests in scores.items():
         for seed, test in enumerate(tests):
             seconds = 100.0 if row == "graphormer" else 80.0
-            outcome = {"test": test, "cpu_seconds": seconds}
+            speed = 400_000 / seconds
+            outcome = {"test": test, "cpu_seconds": seconds, "molecules_per_second": speed}
             if row != CHEMPROP:
                 outcome["parameters"] = 1234
             yield asdict(run_of("qm9-gap", row, seed)) | outcome

@@ -1,0 +1,41 @@
+"""How long the updates of every row take, one row after another and all on the same code.
+
+The runs of a study are made on many days; their own times are not to be compared with each other.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.accuracy_runs.rows import COMMANDS, run_of
+from benchmarks.accuracy_runs.training import ms_a_molecule
+from benchmarks.json_lines import Line
+
+PART = 4_000
+"""The molecules of an epoch that is timed."""
+
+
+def time_in_turns(
+    data: str, rows: Sequence[str], threads: int, root: Path, repeats: int = 3
+) -> list[Line]:
+    """A line for each row that is no command: the median time of a molecule of an epoch."""
+    runs = [run_of(data, row, 0, threads, part=PART, epochs=1) for row in rows]
+    runs = [run for run in runs if run.row not in COMMANDS]
+    turns = [[ms_a_molecule(run, root) for run in runs] for _ in range(repeats)]
+    return [
+        {"timed": run.row, "data": data, "model": run.model, "threads": threads, "ms": median(ms)}
+        for run, *ms in zip(runs, *turns, strict=True)
+    ]
+
+
+def retimed(runs: Sequence[Line], lines: Sequence[Line]) -> list[Line]:
+    """The runs with the times that their rows took in turns, as far as the lines have them."""
+    ms = {(line["timed"], line["data"]): line["ms"] for line in lines if "timed" in line}
+    return [_retimed(run, ms.get((run["row"], run["data"]))) for run in runs]
+
+
+def _retimed(run: Line, ms: float | None) -> Line:
+    if ms is None:
+        return run
+    molecules = run["molecules_per_second"] * run["cpu_seconds"]
+    return run | {"cpu_seconds": ms * molecules / 1e3}
