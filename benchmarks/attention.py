@@ -14,7 +14,7 @@ Every cell, a method at a length, is measured once, in a process of its own, aft
 size. The median of three timed steps counts; a step that takes ten seconds or more is timed once,
 and in training that is the step of the memory. A process that would pass the limit of memory or
 time is stopped, and its cell says so. The batch is the same for all methods at a length: that of
-the paper, 32, up to 4K; for longer sequences as many as make 32,768 rows. Lengths are multiples of
+the paper, 32, up to 4K; of longer sequences, of which 32 do not fit, one. Lengths are multiples of
 1,024, as the methods with blocks need: all blocks, buckets, windows and strides are 64 long. A
 finished cell is a line of the output file and is not measured again.
 """
@@ -33,9 +33,7 @@ from benchmarks.markdown import write_between_marks
 
 LENGTHS = (1024, 2048, 3072, 4096, 8192, 16384)
 BATCH, BATCH_LENGTH = 32, 4096
-"""The batch, and the longest sequences of which one fits in memory for most methods."""
-LONG_ROWS = 32 * 1024
-"""The rows of a batch of longer sequences."""
+"""The batch, and the longest sequences of which it fits for most methods; of others, it is 1."""
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
@@ -72,10 +70,7 @@ def _complete(arguments: argparse.Namespace) -> None:
 def batches_of(arguments: argparse.Namespace) -> dict[int, int]:
     """The batch of each length."""
     given = arguments.batch
-    return {
-        n: given or (BATCH if n <= BATCH_LENGTH else max(1, LONG_ROWS // n))
-        for n in arguments.lengths
-    }
+    return {n: given or (BATCH if n <= BATCH_LENGTH else 1) for n in arguments.lengths}
 
 
 def measure(arguments: argparse.Namespace) -> Outcomes:

@@ -5,7 +5,8 @@ heads) and at `slim` size (12 layers, 80 wide, 8 heads). *Step* is a training st
 backward, AdamW. *Eval* is a forward pass without gradients. All candidates take turns in one
 process; the median counts, and ratios are to `sliceformer`: how many times its time or memory.
 
-- *sliceformer*, *graphormer*: our models (the latter with SDPA), on an encoded batch that is there.
+- *sliceformer*, *graphormer*: our models, on an encoded batch that is there. The attention of the
+  latter is our kernel, which is faster than SDPA on the padded sets.
 - *gps*: a stack of PyG's `GPSConv` with `GINEConv`, of equal width and depth, on the same batch.
 - *floor*: the matrix products of `sliceformer` and nothing else: its Linear layers on the packed
   rows, its pair products on padded sets. No optimizer.

@@ -1,4 +1,4 @@
-"""The five mixers of GraphSliceformer on one small task that is about structure.
+"""The six mixers of GraphSliceformer on one small task that is about structure.
 
 The graphs are random trees with nodes of three kinds. The question: at its most crowded place, how
 many nodes of kind 0 are there within two hops? A model must know which nodes are near, and then
@@ -17,6 +17,7 @@ from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.transforms import StructuralEncoding
 
 FORMULAS = {
+    "quantile_attn": "Q(softmax(S) V)",
     "sort_attn": "Sort(softmax(S) V)",
     "attn_plus_sort": "softmax(S) V + Sort(V)",
     "sort": "Sort(V)",

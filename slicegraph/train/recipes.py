@@ -31,6 +31,17 @@ MINI: dict[str, Any] = {
 }
 """For a small model and ten thousand molecules, in minutes; fewer molecules get more epochs."""
 
+OURS: dict[str, Any] = {
+    "batch_size": 256,
+    "epochs": 75,
+    "min_steps": 3_000,
+    "end_lr": 1e-6,
+    "weight_decay": 0.01,
+    "clip": 5.0,
+}
+"""For `slicegraph-*`: on PCQM4M the molecules of the papers' updates, on a table what it needs."""
+
+_LEARNING_RATES = {"slicegraph-slim": 1e-3, "slicegraph-small": 3e-4, "slicegraph-base": 2e-4}
 _PATIENCE_OF_FILES = 50
 
 
@@ -39,9 +50,17 @@ def recipe(config: "TrainConfig") -> dict[str, Any]:
     if config.task in TASK_PRESETS:
         values = task_recipe(config.preset)
     else:
-        values = dict(MINI if config.preset == "mini" else PAPER)
+        values = _of_molecules(config.preset)
     values["patience"] = _PATIENCE_OF_FILES if config.data.startswith(FILE_PREFIX) else 0
     if config.epochs is not None or config.max_steps is not None:
         for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
             values.pop(name, None)
     return values
+
+
+def _of_molecules(preset: str) -> dict[str, Any]:
+    if preset == "mini":
+        return dict(MINI)
+    if preset in _LEARNING_RATES:
+        return OURS | {"lr": _LEARNING_RATES[preset]}
+    return dict(PAPER)

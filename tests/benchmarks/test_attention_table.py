@@ -128,7 +128,7 @@ def test_failures_are_not_kept(tmp_path, monkeypatch):
 
 def test_a_batch_is_32_while_it_fits_unless_it_is_given():
     lengths = ["1024", "4096", "8192", "16384"]
-    expected = {1024: 32, 4096: 32, 8192: 4, 16384: 2}
+    expected = {1024: 32, 4096: 32, 8192: 1, 16384: 1}
     assert batches_of(parse(["--lengths", *lengths])) == expected
     assert batches_of(parse(["--lengths", "4096", "--batch", "32"])) == {4096: 32}
 

@@ -40,7 +40,11 @@ def test_ours_have_the_parameters_of_graphormer(size):
         ("slicegraph-small", 9_698_209),
         ("slicegraph-slim", 515_833),
         ("mini", 322_537),
+        ("graphormer-base", 42_808_257),
+        ("graphormer-small", 9_638_337),
         ("graphormer-slim", 497_361),
+        ("sliceformer-base", 28_634_049),
+        ("sliceformer-small", 6_486_465),
         ("sliceformer-slim", 341_841),
     ],
 )

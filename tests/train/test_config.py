@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from slicegraph.cli.train import _merged
+from slicegraph.models import PRESETS
 from slicegraph.train import TrainConfig
 from slicegraph.train.config import read_yaml
 
@@ -72,6 +73,14 @@ def test_the_papers_settings_are_those_of_the_paper():
     config = TrainConfig(data="pcqm4m-v2", preset="sliceformer-base").resolved()
     assert (config.lr, config.warmup_steps, config.max_steps) == (2e-4, 60_000, 1_000_000)
     assert (config.end_lr, config.batch_size, config.clip) == (1e-9, 256, 5.0)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("slicegraph")])
+def test_our_presets_are_trained_as_long_as_their_table_needs(name):
+    config = TrainConfig(data="csv:small.csv", preset=name).resolved()
+    assert (config.epochs, config.max_steps, config.warmup_steps) == (75, None, None)
+    assert config.patience == 50
+    assert 2e-4 <= config.lr <= 1e-3
 
 
 def test_who_says_how_long_is_not_contradicted_by_the_preset():
