@@ -44,7 +44,7 @@ def _common(run: Line) -> str:
     budget = f"{settings['epochs']} epochs, " if "epochs" in settings else ""
     return (
         f"{sizes} {data['noun']} to train, validate and test; {budget}{run['steps']:,} updates of "
-        f"{settings['batch_size']}; {_model(settings)}. The most frequent class scores "
+        f"{settings['batch_size']}; {_model(settings)}. Train's most frequent class scores "
         f"{100 * data['most_frequent']:.1f} %."
     )
 
