@@ -10,7 +10,7 @@ BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.p
 # What is tested is what is installed in the venv.
 unexport PYTHONPATH
 
-.PHONY: demo test test-scatter lint clean
+.PHONY: demo test test-scatter test-extras lint clean
 
 # Every demo has a folder of its own.
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
@@ -28,6 +28,13 @@ test: $(VENV)/installed-dev
 test-scatter:
 	$(MAKE) VENV=.venv-scatter .venv-scatter/installed-scatter
 	.venv-scatter/bin/pytest -rs tests/nn tests/models tests/transforms $(ARGS)
+
+# The packages of the extras, in a venv of their own too: without them their tests are skipped.
+test-extras:
+	$(MAKE) VENV=.venv-extras .venv-extras/installed-extras
+	.venv-extras/bin/pytest -rs tests/data/test_tasks.py tests/data/test_package_tasks.py \
+		tests/train/test_every_task.py tests/benchmarks/test_attentions.py \
+		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -51,7 +58,11 @@ $(VENV)/installed-scatter: $(VENV)/installed-dev
 	$(INSTALL) --no-build-isolation -e ".[scatter]"
 	touch $@
 
+$(VENV)/installed-extras: $(VENV)/created $(BUILD)
+	$(INSTALL) -e ".[text,images,series,peers,test]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-scatter build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-scatter .venv-extras build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f slicegraph/ops/backends/_kernels.so
 	find slicegraph tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

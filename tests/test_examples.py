@@ -1,7 +1,9 @@
-"""Every example runs from beginning to end and prints what it promises."""
+"""Every example is short, runs from beginning to end and prints what it promises."""
 
+import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,20 @@ LINES = {
     "long_range.py": "tokens  sort: ms a step  attention  times",
 }
 TOY_SIZES = {
-    "point_cloud.py": ["--clouds", "96", "--epochs", "1"],
+    "point_cloud.py": ["--clouds", "960", "--epochs", "2"],
     "images.py": ["--images", "100", "--epochs", "1"],
     "text.py": ["--data", "generated", "--texts", "64", "--epochs", "1"],
     "long_range.py": ["--steps", "2", "--lengths", "100"],
 }
+SURFACES = 6
+
+
+@cache
+def output_of(name: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *TOY_SIZES.get(name, [])]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 def test_every_example_is_listed():
@@ -29,8 +40,15 @@ def test_every_example_is_listed():
 
 
 @pytest.mark.parametrize("name", LINES)
+def test_the_example_has_fewer_than_120_lines(name):
+    assert len((EXAMPLES / name).read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize("name", LINES)
 def test_the_example_runs_and_prints_its_result(name):
-    command = [sys.executable, str(EXAMPLES / name), *TOY_SIZES.get(name, [])]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert run.returncode == 0, run.stderr
-    assert LINES[name] in run.stdout
+    assert LINES[name] in output_of(name)
+
+
+def test_a_few_updates_tell_surfaces_apart_far_better_than_chance():
+    *_, last = re.findall(r"epoch +\d+: ([\d.]+)% of 600 new clouds", output_of("point_cloud.py"))
+    assert float(last) / 100 > 3 / SURFACES

