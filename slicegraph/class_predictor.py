@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.data.sequences.text_tokens import text_reader
 from slicegraph.models import SequenceSliceformer, VisionSliceformer
 
 _MOST_ELEMENTS = 1 << 18
@@ -22,11 +23,18 @@ class SequencePredictor(SequenceSliceformer):
         >>> model = slicegraph.load("runs/listops")
         >>> model.predict([[11, 4, 9, 15], [12, 1, 15]]).shape
         (2, 10)
+        >>> slicegraph.load("runs/imdb").predict(["A fine film.", "Dull!"]).shape
+        (2, 2)
     """
 
-    takes = "sequences of tokens or numbers"
+    @property
+    def takes(self) -> str:
+        """What it is a model of."""
+        return "texts" if self.config.words else "sequences of tokens or numbers"
 
-    def predict(self, sequences: Sequence[Any] | np.ndarray, batch_size: int = 64) -> np.ndarray:
+    def predict(
+        self, sequences: str | Sequence[Any] | np.ndarray, batch_size: int = 64
+    ) -> np.ndarray:
         """``[N, classes]``: the probabilities of the classes of each sequence.
 
         A sequence does not change the others, and is cut after ``config.max_length`` elements, with
@@ -34,12 +42,13 @@ class SequencePredictor(SequenceSliceformer):
 
         Args:
             sequences: arrays or lists of tokens; of vectors, ``[length]`` or ``[length,
-                in_channels]``; for a model of pairs, pairs of them.
+                in_channels]``; texts, for a model of words (``config.words``) or of bytes (256
+                tokens), or one text; for a model of pairs, pairs of them.
             batch_size: how many are computed at once, at most.
         """
         towers, vectors = self.config.towers, self.config.in_channels
-        flat = [one for sample in sequences for one in (sample if towers == 2 else [sample])]
-        arrays = [np.asarray(one, np.float32 if vectors else None) for one in flat]
+        samples = [sequences] if isinstance(sequences, str) else sequences
+        arrays = _arrays(_of_towers(samples, towers), self.config)
         for number, array in enumerate(arrays):
             _check_sequence(number // towers, array, self.config)
         arrays = _cut(arrays, self.config.max_length)
@@ -90,6 +99,24 @@ class VisionPredictor(VisionSliceformer):
     ) -> np.ndarray:
         """As `predict`, of samples of a task."""
         return _of_set(self, dataset, positions, batch_size, None)
+
+
+def _of_towers(samples: Sequence[Any] | np.ndarray, towers: int) -> list[Any]:
+    """The sequences of all samples, one after another."""
+    if towers == 1:
+        return list(samples)
+    for number, sample in enumerate(samples):
+        if isinstance(sample, str):
+            raise ValueError(f"predict: sequences[{number}] = {sample!r:.60}, expected a pair")
+    return [one for sample in samples for one in sample]
+
+
+def _arrays(sequences: list[Any], config: Any) -> list[np.ndarray]:
+    dtype = np.float32 if config.in_channels else None
+    if not any(isinstance(one, str) for one in sequences):
+        return [np.asarray(one, dtype) for one in sequences]
+    read = text_reader(config.words, config.vocabulary)
+    return [read(one) if isinstance(one, str) else np.asarray(one, dtype) for one in sequences]
 
 
 def _check_sequence(number: int, array: np.ndarray, config: Any) -> None:

@@ -86,7 +86,11 @@ def _examples(model: Any, args: argparse.Namespace) -> Samples:
         raise ValueError(
             f"--data {name} is neither a task ({', '.join(TASKS)}) nor a folder of sequences"
         )
-    store = load_task(name, args.root).store if name in TASKS else SequenceStore(name)
+    if name in TASKS:
+        words = getattr(model.config, "words", ()) if TASKS[name].of_words else ()
+        store = load_task(name, args.root, words=words).store
+    else:
+        store = SequenceStore(name)
     chosen = _some(_split(store.splits, args.split, name), args.samples)
     batch = example_batch(store, chosen, getattr(model.config, "max_length", None))
     inputs = (batch.x,) if batch.mask is None else (batch.x, batch.mask)

@@ -24,7 +24,7 @@ def evaluate_task(model: Any, args: argparse.Namespace) -> None:
 
     from slicegraph.data.store.atomic_file import write_atomically
 
-    dataset = _dataset(args)
+    dataset = _dataset(model, args)
     _check_fit(model, dataset)
     if args.split not in (*dataset.splits, "all"):
         known = ", ".join([*dataset.splits, "all"])
@@ -39,8 +39,9 @@ def evaluate_task(model: Any, args: argparse.Namespace) -> None:
         print(f"{len(positions):,} {dataset.noun} in {args.out}")
 
 
-def _dataset(args: argparse.Namespace) -> "SequenceSet":
+def _dataset(model: Any, args: argparse.Namespace) -> "SequenceSet":
     from slicegraph.train.sequence_data import load_set
+    from slicegraph.train.task_files import named_files
     from slicegraph.train.task_presets import TASK_PRESETS
 
     for name in _OF_MOLECULES:
@@ -51,16 +52,41 @@ def _dataset(args: argparse.Namespace) -> "SequenceSet":
         raise ValueError(
             f"{args.model} is not in the folder of a run, which says what it was trained for"
         )
-    data = settings.data if args.data is None else args.data
-    return load_set(replace(settings, root=args.root, data=data))
+    settings = replace(settings, root=args.root)
+    data = settings.data if args.data is None else named_files(args.data, settings.task)
+    words = getattr(model.config, "words", ())
+    dataset = load_set(replace(settings, data=data), words)
+    if dataset.words and not words and dataset.words != _trained_words(settings):
+        raise ValueError(
+            f"{args.model} was saved without its words, and those of {data or settings.task} are "
+            f"not those of {settings.data or settings.task}, which it was trained on: its numbers "
+            "would mean other words; train it again"
+        )
+    return dataset
+
+
+def _trained_words(settings: Any) -> tuple[str, ...]:
+    """The words of the data of a run; none if it is not there any more."""
+    from slicegraph.train.sequence_data import load_set
+
+    try:
+        return load_set(settings).words
+    except (ValueError, OSError):
+        return ()
 
 
 def _check_fit(model: Any, dataset: "SequenceSet") -> None:
-    own, theirs = model.config.num_classes, dataset.task.num_classes
-    if own != theirs:
+    """Raises if the classes are others; a model may not know their names."""
+    own, theirs = model.config.class_names, dataset.class_names
+    if model.config.num_classes != len(theirs) or (own and own != theirs):
         raise ValueError(
-            f"the model does not fit {dataset.name}: it knows {own} classes, the data have {theirs}"
+            f"the model does not fit {dataset.name}: it knows {model.config.num_classes} classes"
+            f"{_listed(own)}, the data have {len(theirs)}{_listed(theirs)}"
         )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _table(

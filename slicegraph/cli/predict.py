@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Ends with status 3 if a row has no prediction, 130 after Ctrl-C."""
-    file = _file(args)
+    file = _checked_file(args)
     try:
         bad = _predict_texts(args) if file is None else predict_file(file, args)
     except KeyboardInterrupt:
@@ -60,6 +60,15 @@ def run(args: argparse.Namespace) -> None:
         raise SystemExit(CUT_OFF) from None
     if bad:
         raise SystemExit(SOME_BAD)
+
+
+def _checked_file(args: argparse.Namespace) -> Path | None:
+    """As `_file`; what is wrong for a model of something else than molecules is the model."""
+    try:
+        return _file(args)
+    except (ValueError, OSError):
+        load_molecule_model(args)
+        raise
 
 
 def _file(args: argparse.Namespace) -> Path | None:

@@ -11,7 +11,7 @@ PREFIX = "csv:"
 def data_of_run(model: str, data: str) -> dict[str, Any]:
     """How the run that made a model has read and split this file; nothing if it was another."""
     settings = settings_of_run(Path(model))
-    if settings is None or not settings.data.startswith(PREFIX):
+    if settings is None or not settings.is_table:
         return {}
     if not _same_file(settings.data.removeprefix(PREFIX), data.removeprefix(PREFIX)):
         return {}

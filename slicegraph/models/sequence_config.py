@@ -1,6 +1,6 @@
 """What a model of sequences is made of."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 Config = TypeVar("Config", bound="EncoderConfig")
@@ -67,7 +67,7 @@ class EncoderConfig:
     @classmethod
     def from_dict(cls: type[Config], values: dict[str, Any]) -> Config:
         """The configuration with these values, such as those of a JSON file."""
-        known = [field.name for field in fields(cls)]
+        known = [each.name for each in fields(cls)]
         if unknown := [name for name in values if name not in known]:
             raise ValueError(
                 f"{cls.__name__}: unknown field {unknown[0]!r}, expected one of {', '.join(known)}"
@@ -88,6 +88,7 @@ class SequenceSliceformerConfig(EncoderConfig):
             :class:`~slicegraph.nn.SequenceEmbedding`.
         towers: 1, or 2 for pairs of sequences, which are encoded by the same weights and compared
             by the head.
+        words: what the tokens 0, 1, ... are, if they are words; with it the model reads texts.
     """
 
     vocabulary: int | None = 256
@@ -95,9 +96,11 @@ class SequenceSliceformerConfig(EncoderConfig):
     max_length: int = 1024
     positions: str = "learned"
     towers: int = 1
+    words: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "words", tuple(self.words))
         self._at_least_one("max_length")
         if bool(self.vocabulary) == bool(self.in_channels):
             raise ValueError(
@@ -106,3 +109,7 @@ class SequenceSliceformerConfig(EncoderConfig):
             )
         if self.towers not in (1, 2):
             raise ValueError(f"{self._name}: towers = {self.towers}, expected 1 or 2")
+        if len(self.words) > (self.vocabulary or 0):
+            raise ValueError(
+                f"{self._name}: {len(self.words)} words for vocabulary = {self.vocabulary}"
+            )

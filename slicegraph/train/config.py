@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from slicegraph.train.recipes import recipe
-from slicegraph.train.setting import check_settings, convert
+from slicegraph.train.setting import DEFAULT, FILE_PREFIX, check_settings, convert
+from slicegraph.train.task_files import named_files
 from slicegraph.train.task_presets import TASK_PRESETS
 
 _NAME = "train"
@@ -25,14 +26,16 @@ class TrainConfig:
     of fields of the model's configuration, on the command line ``--model.<field>``.
 
     A task by name, such as "digits", chooses data of sequences or images; then ``data`` is a file
-    or folder of the user's own, if the task reads one.
+    or folder of the user's own, if the task reads one, and None for the data that the task has.
 
     Example:
         >>> TrainConfig(data="csv:solubility.csv", targets=("logS",), epochs=50).resolved().lr
         0.0015
     """
 
-    data: str = _setting("mini", "a data set by name, csv:PATH, or files of the task", "data")
+    data: str | None = _setting(
+        None, "a data set by name, csv:PATH, or files of the task (mini)", "data"
+    )
     root: str = _setting("dataset", "the folder of the data sets", "data")
     smiles: str | None = _setting(None, "csv: the column of the SMILES", "data")
     targets: tuple[str, ...] | None = _setting(None, "csv: the columns to predict", "data")
@@ -46,7 +49,7 @@ class TrainConfig:
     metric: str | None = _setting(None, "csv: mae, rmse, rocauc, ap or acc", "data")
     unit: str | None = _setting(None, "the unit of the targets", "data")
 
-    preset: str = _setting("mini", "the size of the model, and how it is trained", "model")
+    preset: str = _setting(DEFAULT, "the size of the model, and how it is trained", "model")
     model: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "what differs from the preset", "group": "model"}
     )
@@ -111,18 +114,25 @@ class TrainConfig:
         }
         return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
 
+    @property
+    def is_table(self) -> bool:
+        """Whether the data is a table of the user's own."""
+        return (self.data or "").startswith(FILE_PREFIX)
+
     def resolved(self) -> "TrainConfig":
         """With what was left open chosen by the preset and the data."""
-        if self.task in TASK_PRESETS and "mini" in (self.data, self.preset):
-            data = self.task if self.data == "mini" else self.data
-            preset = TASK_PRESETS[self.task] if self.preset == "mini" else self.preset
-            return replace(self, data=data, preset=preset).resolved()
+        data: str | None = self.data or DEFAULT
+        preset = self.preset
+        if self.task in TASK_PRESETS:
+            data = named_files(self.data, self.task, DEFAULT)
+            preset = TASK_PRESETS[self.task] if preset == DEFAULT else preset
+        named = replace(self, data=data, preset=preset)
         chosen = {
             name: value
-            for name, value in recipe(self).items()
-            if getattr(self, name) is None and value is not None
+            for name, value in recipe(named).items()
+            if getattr(named, name) is None and value is not None
         }
-        return replace(self, **chosen)
+        return replace(named, **chosen)
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from slicegraph.data.store.molecule_store import MoleculeStore
 from slicegraph.ops.shortest_paths import MAX_DISTANCE
 from slicegraph.train.checkpoints import epochs_done
 from slicegraph.train.config import TrainConfig
-from slicegraph.train.setting import FILE_PREFIX
+from slicegraph.train.setting import DEFAULT
 from slicegraph.transforms import StructuralEncoding
 
 EVALUATED = ("valid", "test")
@@ -155,7 +155,7 @@ class MoleculeData(RunData[DataSet]):
     def _load(self, progress: bool) -> DataSet:
         config = self.config
         options: dict[str, Any] = {}
-        if config.data.startswith(FILE_PREFIX):
+        if config.is_table:
             chosen = {
                 "smiles": config.smiles,
                 "targets": config.targets,
@@ -166,7 +166,7 @@ class MoleculeData(RunData[DataSet]):
                 "metric": config.metric,
             }
             options = {name: value for name, value in chosen.items() if value is not None}
-        return load(config.data, config.root, progress=progress, **options)
+        return load(config.data or DEFAULT, config.root, progress=progress, **options)
 
     def split(self, name: str) -> MoleculeStore:
         """The molecules of a split."""

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from lightning.pytorch.utilities import rank_zero_only
 
-from slicegraph.models import GraphSliceformer, load, preset
+from slicegraph.models import GraphSliceformer, preset
 from slicegraph.models.checkpoint import CONFIG_FILE, read_config
-from slicegraph.models.run_checkpoint import load_checkpoint
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import MoleculeData
+from slicegraph.train.saved_model import load_saved
 from slicegraph.train.sequence_data import SequenceData
 from slicegraph.train.task_model import fields_of_task, preset_model
 
@@ -70,33 +70,24 @@ def _vocabulary(data: MoleculeData) -> dict[str, Any]:
 def _from_folder(path: Path, fields: dict[str, Any]) -> Any:
     if _is_transformers(path):
         return GraphSliceformer.from_huggingface(path, **fields).train()
-    old = _load(path)
+    old = load_saved(path)
     if not set(fields) <= {each.name for each in dataclasses.fields(old.config)}:
         raise ValueError(
             f"train: {path} is a {type(old).__name__}, which is for other data than this"
         )
     model = type(old)(type(old.config)(**(dataclasses.asdict(old.config) | fields)))
     _copy_weights(old, model, path)
+    if fields.get("words") and not old.config.words:
+        say(
+            f"init: {path} was saved without its words; what it has learned of them is of use only "
+            "if they were found in the same texts"
+        )
     return model
 
 
 def _is_transformers(path: Path) -> bool:
     found = (path / CONFIG_FILE).is_file()
     return found and read_config(path).get("model_type") == "graphormer"
-
-
-def _load(path: Path) -> Any:
-    if path.is_file():
-        return load_checkpoint(path)
-    for folder in (path, path / "model"):
-        if (folder / CONFIG_FILE).is_file():
-            return load(folder)
-    if (best := path / "checkpoints" / "best.ckpt").is_file():
-        return load_checkpoint(best)
-    raise FileNotFoundError(
-        f"train: there is no model in {path}; init is a saved model, a run folder, a checkpoint, "
-        "or a Graphormer folder of transformers"
-    )
 
 
 @torch.no_grad()

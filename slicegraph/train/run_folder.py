@@ -124,7 +124,7 @@ def _empty_folder(path: Path) -> Path:
 
 
 def _new_folder(config: TrainConfig) -> Path:
-    data = Path(config.data.removeprefix("csv:")).name.split(".")[0]
+    data = Path(str(config.data or config.task).removeprefix("csv:")).name.split(".")[0]
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{data}-{config.preset}"
     RUNS.mkdir(exist_ok=True)
     for number in range(1, 1000):

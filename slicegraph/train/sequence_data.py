@@ -1,5 +1,7 @@
 """A task of sequences or images for Lightning."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from slicegraph.data.sequences.sequence_set import SequenceSet
 from slicegraph.data.sequences.tasks import load_task
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
+from slicegraph.train.saved_model import saved_words
 from slicegraph.train.task_model import image_size
 
 
@@ -33,7 +36,8 @@ class SequenceData(RunData[SequenceSet]):
     """The splits of a task; sequences of like length are together, so that little is padded."""
 
     def _load(self, progress: bool) -> SequenceSet:
-        return load_set(self.config)
+        init = self.config.init
+        return load_set(self.config, () if init is None else saved_words(Path(init)))
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:
         batches = BatchesOfTask(self.dataset, split, self._max_length())
@@ -62,9 +66,10 @@ class SequenceData(RunData[SequenceSet]):
         return getattr(config, "max_length", None)
 
 
-def load_set(config: TrainConfig) -> SequenceSet:
-    """The task of a run, as its settings describe it."""
+def load_set(config: TrainConfig, words: Sequence[str] = ()) -> SequenceSet:
+    """The task of a run, as its settings describe it, in the words of a model if it has some."""
     named = config.task or ""
+    # In settings of older runs the name of the task stands for its own data.
     data = None if config.data == named else config.data
     size = image_size(config) if named == "images" else None
-    return load_task(named, config.root, data, config.examples, size)
+    return load_task(named, config.root, data, config.examples, size, words)

@@ -40,7 +40,7 @@ _LEAST = {
     "threads": 1,
 }
 _FOR_FILES = ("smiles", "targets", "split", "fractions", "split_seed", "task", "metric")
-FILE_PREFIX = "csv:"
+FILE_PREFIX, DEFAULT = "csv:", "mini"
 
 
 def convert(setting: Field, value: Any) -> Any:
@@ -87,7 +87,7 @@ def check_settings(config: "TrainConfig") -> None:
         raise ValueError(f"train: there is no task {config.task!r}; there are {known}")
     if config.examples is not None:
         raise ValueError("train: examples is for a task by name, such as listops")
-    if not config.data.startswith(FILE_PREFIX):
+    if not config.is_table:
         for name in _FOR_FILES:
             if getattr(config, name) is not None:
                 raise ValueError(
@@ -99,7 +99,7 @@ def _check_named_task(config: "TrainConfig") -> None:
     for name in (*_FOR_FILES, "unit", "flag_steps"):
         if name != "task" and getattr(config, name):
             raise ValueError(f"train: {name} is for molecules, not for task {config.task!r}")
-    if config.data.startswith(FILE_PREFIX):
+    if config.is_table:
         raise ValueError(f"train: {config.data} is for molecules, not for task {config.task!r}")
 
 

@@ -57,4 +57,5 @@ def fields_of_task(config: TrainConfig, dataset: "SequenceSet") -> dict[str, Any
         "vocabulary": store.meta["vocabulary"],
         "in_channels": None,
         "towers": store.towers,
+        "words": dataset.words,
     }

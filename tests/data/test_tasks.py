@@ -9,8 +9,8 @@ from support.task_files import write_pictures, write_reviews
 
 from slicegraph.data.sequences.contents import TaskError
 from slicegraph.data.sequences.listops import decode
-from slicegraph.data.sequences.review_tasks import VOCABULARY, encode, split_words, vocabulary
 from slicegraph.data.sequences.tasks import TASKS, load_task
+from slicegraph.data.sequences.text_tokens import VOCABULARY, encode, split_words, vocabulary
 from slicegraph.train.task_presets import TASK_PRESETS
 
 OPERATIONS = {
@@ -116,6 +116,19 @@ def test_the_vocabulary_has_the_words_of_the_training_split_alone(tmp_path):
         "valid": 2,
         "test": 20,
     }
+
+
+def test_texts_are_numbered_by_given_words(tmp_path):
+    write_reviews(tmp_path / "aclImdb", 10)
+    words = ["<pad>", "<unk>", "film", "dull", "fine"]
+    own, given = (
+        load_task("imdb", tmp_path, tmp_path / "aclImdb", words=some) for some in ((), words)
+    )
+    assert given.words == tuple(words) != own.words
+    first, last = (given.store[int(given.splits["test"][i])][0].tolist() for i in (0, -1))
+    assert (first, last) == ([1, 3, 2, 1, 1], [1, 4, 2, 1, 1])  # A dull film, number test0.
+    again = load_task("imdb", tmp_path, tmp_path / "aclImdb", words=own.words)
+    assert again.store.folder == own.store.folder
 
 
 def test_frequent_words_come_first_and_unknown_ones_are_one():
@@ -226,6 +239,7 @@ def test_pickles_are_refused_with_the_remedy(tmp_path):
         ("digits", {"data": "x"}, "task 'digits' has data of its own; leave out --data x"),
         ("text", {"examples": 5}, "examples is for what is generated: listops, pathfinder, pathx"),
         ("listops", {"examples": 5}, "examples = 5, expected at least 10"),
+        ("text", {"words": ["<unk>"]}, "task 'text' has none; there are imdb, reviews"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(tmp_path, name, options, message):

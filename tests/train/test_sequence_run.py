@@ -18,7 +18,7 @@ import slicegraph
 from slicegraph.cli import main
 from slicegraph.report.scores import confusion_matrix
 from slicegraph.train import TrainConfig, train
-from slicegraph.train.sequence_data import SequenceData
+from slicegraph.train.sequence_data import SequenceData, load_set
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,9 +131,61 @@ def test_evaluate_gives_the_accuracy_of_the_run_and_its_table(finished, tmp_path
     assert [row["class_pred"] for row in table(out)] == [row["class_pred"] for row in expected]
 
 
-def test_smiles_are_refused_with_what_the_model_takes(finished, capsys):
-    assert main(["predict", str(finished.folder), "CCO"]) == 2
-    assert "is a model of images, not of molecules" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["CCO", "picture.png", "table.csv", "folder"])
+def test_what_a_user_predicts_for_is_refused_with_what_the_model_takes(
+    finished, tmp_path, monkeypatch, capsys, name
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for file in ("picture.png", "table.csv"):
+        (tmp_path / file).touch()
+    assert main(["predict", str(finished.folder), name]) == 2
+    said = capsys.readouterr().err
+    assert "is a model of images, not of molecules; in Python, slicegraph.load(" in said
+
+
+def test_data_with_other_classes_are_refused_with_the_names_of_both(finished, tmp_path, capsys):
+    write_stripes(tmp_path / "other", 10)
+    (tmp_path / "other" / "lying").rename(tmp_path / "other" / "flat")
+    arguments = ["evaluate", str(finished.folder), "--root", str(tmp_path)]
+    assert main([*arguments, "--data", str(tmp_path / "other")]) == 2
+    said = capsys.readouterr().err
+    assert "it knows 2 classes (lying, upright), the data have 2 (flat, upright)" in said
+
+
+@pytest.mark.parametrize("name", ["images", "mini"])
+def test_a_folder_that_is_called_like_the_task_or_the_default_is_used(
+    finished, tmp_path, monkeypatch, capsys, name
+):
+    write_stripes(tmp_path / name, 10)
+    monkeypatch.chdir(tmp_path)
+    result = train(stripes(tmp_path, data=name, epochs=1), progress=False)
+    card = json.loads((result.folder / "data.json").read_text())
+    assert card["splits"] == {"train": 16, "valid": 2, "test": 2}
+    for run, own in ((finished.folder, ["--data", name]), (result.folder, [])):
+        arguments = ["evaluate", str(run), "--split", "all", "--root", str(tmp_path), *own]
+        assert main([*arguments, "--out", "table.csv", "--force"]) == 0
+        assert "\n20 images in" in capsys.readouterr().out
+
+
+def test_the_task_has_its_own_data_beside_a_folder_of_its_name_that_nobody_named(
+    tmp_path, monkeypatch
+):
+    for split in ("train", "val", "test"):
+        path = tmp_path / "listops" / f"basic_{split}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("Source\tTarget\n( ( [MAX 1 ) 0 ) ]\t1\n")
+    (tmp_path / "mini").mkdir()
+    monkeypatch.chdir(tmp_path)
+    sizes = {}
+    for data, examples in ((None, 20), ("listops", None)):
+        config = TrainConfig(task="listops", data=data, root="root", examples=examples).resolved()
+        (tmp_path / "config.yaml").write_text(config.to_yaml())
+        for settings in (config, TrainConfig.read("config.yaml").resolved()):
+            sizes.setdefault(data, set()).add(len(load_set(settings).store))
+    assert sizes == {None: {20}, "listops": {3}}
+    older = TrainConfig(task="listops", data="listops", root="root", examples=20)
+    assert len(load_set(older).store) == 20
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(finished, tmp_path):
@@ -246,7 +298,7 @@ def test_two_ranks_predict_what_one_process_does_and_every_sample_once(finished,
 
 def test_a_task_by_name_chooses_data_preset_and_recipe():
     config = TrainConfig(task="digits").resolved()
-    assert (config.data, config.preset, config.lr) == ("digits", "mini-digits", 2e-3)
+    assert (config.data, config.preset, config.lr) == (None, "mini-digits", 2e-3)
     assert config.resolved() == config
     assert TrainConfig(task="text", preset="lra-text").resolved().preset == "lra-text"
 

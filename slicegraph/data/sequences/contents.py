@@ -32,12 +32,14 @@ class Request:
         data: a file or folder of the user's own.
         examples: how many to generate.
         image_size: the height and width that pictures of different sizes are brought to.
+        words: those that a model knows, in the order of their numbers, for a task of words.
     """
 
     task: str
     data: Path | None = None
     examples: int | None = None
     image_size: int | None = None
+    words: tuple[str, ...] = ()
 
     def folder(self, what: str) -> Path:
         """The folder of the user; raises if there is none, and says what it holds."""

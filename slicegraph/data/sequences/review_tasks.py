@@ -5,9 +5,7 @@ the order of their labels, so they are shuffled), or of the folder `aclImdb`.
 """
 
 import csv
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,13 +22,18 @@ from slicegraph.data.sequences.contents import (
     with_valid,
 )
 from slicegraph.data.sequences.generated_tasks import find_file
+from slicegraph.data.sequences.text_tokens import (
+    VOCABULARY,
+    byte_tokens,
+    encode,
+    vocabulary,
+    word_numbers,
+)
 from slicegraph.data.sets.splits import SPLIT_NAMES
 
-VOCABULARY, PADDING, UNKNOWN = 16_000, "<pad>", "<unk>"
-_MOST_BYTES, _MOST_WORDS = 4000, 512
+_MOST_BYTES = 4000
 _OPINIONS = ("negative", "positive")
 _CITES = ("apart", "cited")
-_WORD, _TAG = re.compile(r"[a-z0-9']+"), re.compile(r"<[^>]*>")
 _AAN = tuple(f"new_aan_pairs.{part}.tsv" for part in ("train", "eval", "test"))
 Review = tuple[str, int]
 
@@ -39,7 +42,7 @@ def text_bytes(request: Request) -> Contents:
     """Reviews as bytes, of which the first 4,000 are taken."""
     reviews, splits, source = _reviews(request)
     samples: Iterator[Sample] = (
-        ([np.frombuffer(text.encode()[:_MOST_BYTES], np.uint8)], label) for text, label in reviews
+        ([byte_tokens(text)[:_MOST_BYTES]], label) for text, label in reviews
     )
     return Contents(in_parts(samples), splits, _OPINIONS, source=source)
 
@@ -47,11 +50,12 @@ def text_bytes(request: Request) -> Contents:
 def text_words(request: Request) -> Contents:
     """Reviews as words, of which the first 512 are taken.
 
-    A word that is not among the 15,998 most frequent ones *of the training split* is unknown.
+    A word that is not among the 15,998 most frequent ones *of the training split*, or among those
+    that the user's model knows, is unknown.
     """
     reviews, splits, source = _reviews(request)
-    words = vocabulary(text for text, _ in reviews[: splits["train"]])
-    number = {word: place for place, word in enumerate(words)}
+    words = request.words or vocabulary(text for text, _ in reviews[: splits["train"]])
+    number = word_numbers(words)
     samples: Iterator[Sample] = (([encode(text, number)], label) for text, label in reviews)
     return Contents(
         in_parts(samples, np.uint16), splits, _OPINIONS, VOCABULARY, source=source, words=words
@@ -66,27 +70,6 @@ def retrieval(request: Request) -> Contents:
     samples = (sample for path in paths for sample in lra_files.aan_samples(path, _MOST_BYTES))
     source = {"files": "lra_release/tsv_data"}
     return Contents(in_parts(samples), splits, _CITES, towers=2, source=source)
-
-
-def vocabulary(texts: Iterable[str]) -> list[str]:
-    """The most frequent words, among equals by the alphabet, after those for padding and others."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(split_words(text))
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    return [PADDING, UNKNOWN, *ranked[: VOCABULARY - 2]]
-
-
-def encode(text: str, number: dict[str, int]) -> np.ndarray:
-    """The numbers of the words of a text; one that has none is one unknown word."""
-    unknown = number[UNKNOWN]
-    found = [number.get(word, unknown) for word in split_words(text)[:_MOST_WORDS]]
-    return np.array(found or [unknown], np.uint16)
-
-
-def split_words(text: str) -> list[str]:
-    """Small letters, digits and apostrophes; marks of HTML are left out."""
-    return _WORD.findall(_TAG.sub(" ", text.lower()))
 
 
 def _reviews(request: Request) -> tuple[list[Review], dict[str, int], dict[str, str]]:

@@ -39,6 +39,11 @@ class SequenceSet:
         """What the classes 0, 1, ... are."""
         return tuple(self.store.meta["class_names"])
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What the tokens 0, 1, ... are, if they are words."""
+        return tuple(self.store.meta.get("words", ()))
+
     def labels(self, positions: np.ndarray) -> np.ndarray:
         """``[n, 1]``: the classes of these samples."""
         return np.asarray(self.store.sequences.labels[positions], np.float32)[:, None]

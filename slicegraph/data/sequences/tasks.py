@@ -14,8 +14,8 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,14 @@ class SequenceTask:
         noun: what a sample is, in the plural.
         reads_data: whether the user may name files.
         generated: whether the user may say how many.
+        of_words: whether the elements are words, which a model may have numbers for.
     """
 
     make: Callable[[Request], Contents]
     noun: str
     reads_data: bool = True
     generated: bool = False
+    of_words: bool = False
 
 
 TASKS = {
@@ -56,8 +58,8 @@ TASKS = {
     "mnist": SequenceTask(image_tasks.mnist, "images", reads_data=False),
     "digits": SequenceTask(image_tasks.digits, "images", reads_data=False),
     "images": SequenceTask(image_tasks.images, "images"),
-    "imdb": SequenceTask(review_tasks.text_words, "texts"),
-    "reviews": SequenceTask(review_tasks.text_words, "texts"),
+    "imdb": SequenceTask(review_tasks.text_words, "texts", of_words=True),
+    "reviews": SequenceTask(review_tasks.text_words, "texts", of_words=True),
     "acsf1": SequenceTask(series_tasks.series, "series", reads_data=False),
     "osuleaf": SequenceTask(series_tasks.series, "series", reads_data=False),
 }
@@ -70,6 +72,7 @@ def load_task(
     data: str | Path | None = None,
     examples: int | None = None,
     image_size: int | None = None,
+    words: Sequence[str] = (),
 ) -> SequenceSet:
     """A task by name; generated or read when it is loaded for the first time.
 
@@ -79,6 +82,8 @@ def load_task(
         data: a file or folder of one's own, for those tasks that have one.
         examples: how many to generate, of listops, pathfinder and pathx.
         image_size: what the pictures of a folder are brought to; 32 if it is not given.
+        words: those that a model knows, in the order of their numbers; by default they are found in
+            the training split.
 
     Example:
         >>> listops = load_task("listops", examples=1000)
@@ -87,9 +92,10 @@ def load_task(
         >>> listops.batch(listops.splits["test"][:8]).x.shape[0]
         8
     """
-    request = Request(name, None if data is None else Path(data), examples, image_size)
+    place = None if data is None else Path(data)
+    request = Request(name, place, examples, image_size, tuple(words))
     task = check_request(request)
-    folder = Path(root) / "tasks" / f"{name}-{_key(request)}"
+    folder = _folder(Path(root), request)
     if not (folder / META).is_file():
         folder.mkdir(parents=True, exist_ok=True)
         with FolderLock(folder / "write.lock", _PATIENCE):
@@ -117,7 +123,24 @@ def check_request(request: Request) -> SequenceTask:
         raise TaskError(
             f"train: task {request.task!r} has data of its own; leave out --data {request.data}"
         )
+    if request.words and not task.of_words:
+        able = ", ".join(name for name, one in TASKS.items() if one.of_words)
+        raise TaskError(
+            f"train: the model reads words, and task {request.task!r} has none; there are {able}"
+        )
     return task
+
+
+def _folder(root: Path, request: Request) -> Path:
+    """Where the samples are, or go; if their own words are those of the model, with the others."""
+    own, asked = (
+        root / "tasks" / f"{request.task}-{_key(one)}"
+        for one in (replace(request, words=()), request)
+    )
+    if request.words and (own / META).is_file():
+        found = SequenceStore(own, verify=False).meta.get("words", ())
+        return own if tuple(found) == request.words else asked
+    return asked
 
 
 def _write(folder: Path, found: Contents) -> None:
@@ -127,6 +150,8 @@ def _write(folder: Path, found: Contents) -> None:
 def _key(request: Request) -> str:
     """Names what the samples depend on: the request, and the files of the user as they are now."""
     asked: dict[str, Any] = {**asdict(request), "data": None, "version": 1}
+    if not request.words:
+        del asked["words"]  # as in the names of folders from before there was such a request
     if request.data is not None:
         asked["files"] = list(_files(request.data))
     if request.task in generated_tasks.EXAMPLES and request.data is None:
