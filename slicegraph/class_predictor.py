@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.data.sequences.sequences import cut_note
 from slicegraph.data.sequences.text_tokens import text_reader
 from slicegraph.models import SequenceSliceformer, VisionSliceformer
 
@@ -132,12 +133,8 @@ def _check_sequence(number: int, array: np.ndarray, config: Any) -> None:
 
 
 def _cut(arrays: list[np.ndarray], most: int) -> list[np.ndarray]:
-    if cut := [len(array) for array in arrays if len(array) > most]:
-        warnings.warn(
-            f"predict: {len(cut)} of {len(arrays)} sequences, the longest of {max(cut)}, are "
-            f"longer than max_length = {most} and are cut after it",
-            stacklevel=3,
-        )
+    if note := cut_note(np.array([len(array) for array in arrays]), most):
+        warnings.warn(f"predict: {note}", stacklevel=3)
     return [array[:most] for array in arrays]
 
 

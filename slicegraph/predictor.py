@@ -43,6 +43,8 @@ class MoleculePredictor(GraphSliceformer):
         (2,)
     """
 
+    takes = "molecules"
+
     def predict(
         self,
         smiles: str | Iterable[str],

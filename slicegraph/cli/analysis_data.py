@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.run_data import PREFIX, data_of_run
+from slicegraph.cli.analysis_examples import examples_for
+from slicegraph.cli.run_data import PREFIX, data_of_run, settings_of_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,22 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Samples:
-    """What a model is called with, what it is, and how many samples there are."""
+    """What a model is called with, what it is, how many there are, and what to say of them."""
 
     inputs: tuple[Any, ...]
     name: str
     count: int
+    note: str = ""
 
 
 def samples_for(model: Any, args: argparse.Namespace) -> Samples:
-    """At most ``args.samples`` samples of ``args.data``, as the model takes them."""
+    """At most ``args.samples`` samples of ``args.data``, or of the run, as the model takes them."""
     from slicegraph.predictor import MoleculePredictor
 
     if args.samples < 1:
         raise ValueError(f"--samples {args.samples}, expected at least 1")
     if isinstance(model, MoleculePredictor):
         return _molecules(model, args)
-    if len(args.data) > 1:
+    if args.data is not None and len(args.data) > 1:
         raise ValueError(f"--data {args.data[1]}: only SMILES can be several, for a graph model")
     return _examples(model, args)
 
@@ -40,9 +42,10 @@ def _molecules(model: "MoleculePredictor", args: argparse.Namespace) -> Samples:
     from slicegraph.data.batch.collate import collate
     from slicegraph.data.sets.datasets import load, names
 
-    name = args.data[0]
+    texts = _named_molecules(args)
+    name = texts[0]
     if name not in names() and not name.startswith(PREFIX):
-        return _smiles(model, args.data)
+        return _smiles(model, texts)
     options: dict[str, Any] = {}
     if name.startswith(PREFIX):
         asked = {"targets": model.config.target_names or None, "task": model.config.task}
@@ -55,6 +58,26 @@ def _molecules(model: "MoleculePredictor", args: argparse.Namespace) -> Samples:
     return Samples(
         (collate(data.store, chosen, encode=None),), f"{name}, {args.split}", len(chosen)
     )
+
+
+def _named_molecules(args: argparse.Namespace) -> Sequence[str]:
+    """What was asked for, or the data of the run."""
+    from slicegraph.data.sequences.tasks import TASKS
+
+    asked = args.task or (args.data[0] if args.data else None)
+    if args.task is not None or asked in TASKS:
+        raise ValueError(
+            f"{args.model} is a model of molecules, and {asked} is a task of sequences or images"
+        )
+    if args.data is not None:
+        return args.data
+    settings = settings_of_run(Path(args.model))
+    if settings is None:
+        raise ValueError(
+            f"--data is missing: {args.model} is not in the folder of a run, which says what it "
+            "was trained on"
+        )
+    return [settings.data]
 
 
 def _smiles(model: "MoleculePredictor", texts: Sequence[str]) -> Samples:
@@ -76,25 +99,16 @@ def _smiles(model: "MoleculePredictor", texts: Sequence[str]) -> Samples:
 
 
 def _examples(model: Any, args: argparse.Namespace) -> Samples:
-    """Sequences or images of a task by name, or of a folder that has been written for one."""
+    """Sequences or images; the longer ones are cut after what the model reads."""
     from slicegraph.data.sequences.example_batch import example_batch
-    from slicegraph.data.sequences.sequence_store import SequenceStore
-    from slicegraph.data.sequences.tasks import TASKS, load_task
 
-    name = args.data[0]
-    if name not in TASKS and not Path(name).is_dir():
-        raise ValueError(
-            f"--data {name} is neither a task ({', '.join(TASKS)}) nor a folder of sequences"
-        )
-    if name in TASKS:
-        words = getattr(model.config, "words", ()) if TASKS[name].of_words else ()
-        store = load_task(name, args.root, words=words).store
-    else:
-        store = SequenceStore(name)
+    store, name = examples_for(model, args)
     chosen = _some(_split(store.splits, args.split, name), args.samples)
-    batch = example_batch(store, chosen, getattr(model.config, "max_length", None))
+    most = getattr(model.config, "max_length", None)
+    batch = example_batch(store, chosen, most)
     inputs = (batch.x,) if batch.mask is None else (batch.x, batch.mask)
-    return Samples(inputs, f"{Path(name).name}, {args.split}", len(chosen))
+    note = store.cut_note(chosen, most)
+    return Samples(inputs, f"{name}, {args.split}", len(chosen), note)
 
 
 def _split(splits: dict[str, "np.ndarray"], name: str, data: str) -> "np.ndarray":

@@ -2,7 +2,9 @@
 
 The page has the singular spectrum and the effective rank of what every layer mixes, heat maps of
 the sorted rows, the permutation of a channel, and how a softmax smooths as there is more to attend
-to. With --twin it shows another model, such as one with attention, on the same samples.
+to. With --twin it shows another model, such as one with attention, on the same samples, and prints
+in how many layers the spectrum of the model decays more slowly than its twin's.
+Without --data the samples are from the data of the run that made the model.
 analysis.html, analysis.json and figures/ are written; those that are there are replaced.
 """
 
@@ -12,15 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slicegraph.cli.analysis_data import Samples, samples_for
+from slicegraph.cli.analysis_tables import decay_lines, rank_lines
 
 if TYPE_CHECKING:
     from slicegraph.analysis import Findings
 
 EPILOG = """\
 examples:
-  slicegraph analyze runs/mini --data mini
+  slicegraph analyze runs/mini
   slicegraph analyze runs/mini --data "CCO" "c1ccccc1" --sample 1
-  slicegraph analyze runs/sort --twin runs/qkv --data digits --layer 2 --channel 7 --out look
+  slicegraph analyze runs/sort --twin runs/qkv --layer 2 --channel 7 --out look
+  slicegraph analyze saved --task images --data pictures --split test
 """
 
 
@@ -32,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--data",
         nargs="+",
-        required=True,
         metavar="NAME",
-        help="a data set or a task by name, csv:PATH, SMILES, or a folder of sequences",
+        help="a data set or task by name, csv:PATH, SMILES, a folder; if not given, the run's",
     )
+    add("--task", help="whose files are in the folder; if not given, the run's")
     add("--split", default="valid", help="a split of it (%(default)s)")
     add("--samples", type=int, default=32, metavar="N", help="how many (%(default)s)")
     add("--root", default="dataset", help="the folder of the data sets (%(default)s)")
@@ -46,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints a table of the ranks, and where the page is."""
+    """Prints tables of the ranks and of the spectra, and where the page is."""
     from slicegraph.analysis import Choice, softmax_smoothing, write_analysis
 
     named = _models(args)
@@ -56,34 +60,29 @@ def run(args: argparse.Namespace) -> None:
     choice = Choice(args.sample, 1 if args.layer is None else args.layer, args.channel or 0)
     facts = _facts(list(named.values()), models, samples)
     place = write_analysis(_folder(args), models, softmax_smoothing(), choice, facts)
-    print("\n".join(_table(models)))
+    lines = [f"note    {samples.note}"] if samples.note else []
+    lines += rank_lines(models)
+    if args.twin is not None:
+        lines += ["", *decay_lines(*models)]
+    print("\n".join(lines))
     print(f"page    {place}\nnumbers {place.with_suffix('.json')}")
 
 
 def _models(args: argparse.Namespace) -> dict[str, Any]:
     """By the name of their folder; by that and their mixer, if they have the same."""
+    from slicegraph.predictor import load
+
     paths = [Path(path) for path in (args.model, args.twin) if path is not None]
-    models = [load_any(path) for path in paths]
+    models = [load(path) for path in paths]
     if len({type(model) for model in models}) > 1:
-        kinds = " and ".join(type(model).__name__ for model in models)
-        raise ValueError(f"--twin {args.twin} is of another kind: {kinds}")
+        kinds = " and ".join(model.takes for model in models)
+        raise ValueError(f"--twin {args.twin} is of another kind: models of {kinds}")
     names = [_name(path) for path in paths]
     if len(set(names)) < len(names):
         names = [f"{name} {model.config.mixer}" for name, model in zip(names, models, strict=True)]
     if len(set(names)) < len(names):
         raise ValueError(f"--twin {args.twin} has the name and the mixer of {args.model}")
     return dict(zip(names, models, strict=True))
-
-
-def load_any(path: Path) -> Any:
-    """A model of any kind, from its folder, the folder of its run, or a checkpoint."""
-    from slicegraph import models, predictor
-
-    for folder in (path, path / "model"):
-        if (folder / "config.json").is_file():
-            model = models.load(folder)
-            return predictor.load(path) if isinstance(model, models.GraphSliceformer) else model
-    return predictor.load(path)
 
 
 def _name(path: Path) -> str:
@@ -122,6 +121,8 @@ def _folder(args: argparse.Namespace) -> Path:
 def _facts(
     models: Sequence[Any], findings: Sequence["Findings"], samples: Samples
 ) -> dict[str, Any]:
+    from slicegraph.models.checkpoint import model_name
+
     layer = findings[0].traces[0]
     rows = layer.ptr.diff()
     low, high = int(rows.min()), int(rows.max())
@@ -131,19 +132,8 @@ def _facts(
         "samples": samples.count,
         "rows of a sample": f"{low}" if low == high else f"{low} to {high}",
         "channels": layer.mixed.shape[1],
-        "model": type(models[0]).__name__,
+        "model": model_name(models[0]),
         "layers": len(findings[0].layers),
         "parameters": " / ".join(f"{size:,}" for size in sizes),
         "mixer": " / ".join(model.mixer for model in findings),
     }
-
-
-def _table(models: Sequence["Findings"]) -> list[str]:
-    from slicegraph.analysis.page import rank_rows
-    from slicegraph.report.markup import cell
-
-    head, rows = rank_rows(models)
-    means = ["mean", *(cell for model in models for cell in (model.effective_rank, None, None))]
-    cells = [head, *([cell(value) for value in row] for row in [*rows, means])]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in cells]

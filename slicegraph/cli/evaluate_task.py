@@ -4,11 +4,10 @@ import argparse
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.run_data import settings_of_run
+from slicegraph.cli.run_data import set_of_run, settings_of_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,14 +33,15 @@ def evaluate_task(model: Any, args: argparse.Namespace) -> None:
     classes = model.predict_set(dataset, positions, args.batch_size).argmax(-1)
     dataset.evaluator.update(dataset.labels(positions), classes)
     print(f"{args.split} {dataset.evaluator.name} {dataset.evaluator.compute():.4g}")
+    max_length = getattr(model.config, "max_length", None)
+    if note := dataset.store.cut_note(positions, max_length):
+        print(f"note {note}")
     if args.out:
         write_atomically(Path(args.out), _table(dataset, positions, classes))
         print(f"{len(positions):,} {dataset.noun} in {args.out}")
 
 
 def _dataset(model: Any, args: argparse.Namespace) -> "SequenceSet":
-    from slicegraph.train.sequence_data import load_set
-    from slicegraph.train.task_files import named_files
     from slicegraph.train.task_presets import TASK_PRESETS
 
     for name in _OF_MOLECULES:
@@ -52,25 +52,21 @@ def _dataset(model: Any, args: argparse.Namespace) -> "SequenceSet":
         raise ValueError(
             f"{args.model} is not in the folder of a run, which says what it was trained for"
         )
-    settings = replace(settings, root=args.root)
-    data = settings.data if args.data is None else named_files(args.data, settings.task)
     words = getattr(model.config, "words", ())
-    dataset = load_set(replace(settings, data=data), words)
-    if dataset.words and not words and dataset.words != _trained_words(settings):
+    dataset = set_of_run(settings, args.root, args.data, words)
+    if dataset.words and not words and dataset.words != _trained_words(settings, args.root):
         raise ValueError(
-            f"{args.model} was saved without its words, and those of {data or settings.task} are "
-            f"not those of {settings.data or settings.task}, which it was trained on: its numbers "
-            "would mean other words; train it again"
+            f"{args.model} was saved without its words, and those of "
+            f"{args.data or settings.task} are not those of {settings.data or settings.task}, "
+            "which it was trained on: its numbers would mean other words; train it again"
         )
     return dataset
 
 
-def _trained_words(settings: Any) -> tuple[str, ...]:
+def _trained_words(settings: Any, root: str) -> tuple[str, ...]:
     """The words of the data of a run; none if it is not there any more."""
-    from slicegraph.train.sequence_data import load_set
-
     try:
-        return load_set(settings).words
+        return set_of_run(settings, root).words
     except (ValueError, OSError):
         return ()
 

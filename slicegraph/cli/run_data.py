@@ -2,8 +2,13 @@
 
 import argparse
 import csv
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slicegraph.data.sequences.sequence_set import SequenceSet
 
 PREFIX = "csv:"
 
@@ -34,6 +39,21 @@ def settings_of_run(model: Path) -> Any:
         if (folder / "config.yaml").is_file():
             return TrainConfig.read(folder / "config.yaml")
     return None
+
+
+def set_of_run(
+    settings: Any, root: str, data: str | None = None, words: Sequence[str] = ()
+) -> "SequenceSet":
+    """The task of a run, with the files that it was trained on or with others, in the words of a
+    model if it has some."""
+    from slicegraph.train.sequence_data import load_set
+    from slicegraph.train.task_files import named_files
+
+    # In settings of older runs the name of the task stands for its own data.
+    own = None if settings.data == settings.task else settings.data
+    data = own if data is None else named_files(data, settings.task)
+    examples = settings.examples if data == own else None
+    return load_set(replace(settings, root=root, data=data, examples=examples), words)
 
 
 def _same_file(one: str, other: str) -> bool:

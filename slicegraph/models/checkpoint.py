@@ -24,7 +24,7 @@ def save(model: torch.nn.Module, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     values: Any = model.config
-    config = {"model": _name(model), **dataclasses.asdict(values)}
+    config = {"model": model_name(model), **dataclasses.asdict(values)}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")
     tensors = {name: value.contiguous() for name, value in model.state_dict().items()}
     save_file(tensors, folder / WEIGHTS_FILE)
@@ -80,7 +80,7 @@ def fill(model: torch.nn.Module, weights: dict[str, torch.Tensor], path: Path) -
         raise ValueError(f"load: {path} does not fit its configuration: {error}") from None
 
 
-def _name(model: torch.nn.Module) -> str:
+def model_name(model: torch.nn.Module) -> str:
     """The name under which a model, or a subclass of it, is known."""
     from slicegraph.models import MODELS
 

@@ -49,13 +49,8 @@ def recipe(config: "TrainConfig") -> dict[str, Any]:
     if config.task in TASK_PRESETS:
         values = task_recipe(config.preset)
     else:
-<<<<<<< ours
         values = _of_molecules(config.preset)
-    values["patience"] = _PATIENCE_OF_FILES if config.data.startswith(FILE_PREFIX) else 0
-=======
-        values = dict(MINI if config.preset == "mini" else PAPER)
     values["patience"] = _PATIENCE_OF_FILES if config.is_table else 0
->>>>>>> theirs
     if config.epochs is not None or config.max_steps is not None:
         for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
             values.pop(name, None)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch.utils.data import DataLoader, Dataset
 
 from slicegraph.data.batch.batch_sampler import SizeGroupedBatchSampler
 from slicegraph.data.batch.loader import batch_loader
 from slicegraph.data.sequences.example_batch import ExampleBatch
 from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.data.sequences.sequences import cut_note
 from slicegraph.data.sequences.tasks import load_task
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
@@ -50,14 +50,7 @@ class SequenceData(RunData[SequenceSet]):
     @property
     def remark(self) -> str:
         """How many sequences are longer than the model reads, if there are any."""
-        lengths, most = np.diff(self.dataset.store.sequences.ptr), self._max_length()
-        longer = 0 if most is None else int((lengths > most).sum())
-        if not longer:
-            return ""
-        return (
-            f"{longer:,} of {len(lengths):,} sequences, the longest of "
-            f"{lengths.max():,}, are longer than max_length = {most} and are cut after it"
-        )
+        return cut_note(self.dataset.store.sequences.lengths, self._max_length())
 
     def _max_length(self) -> int | None:
         """What the model can read of a sequence, if there is a model yet."""

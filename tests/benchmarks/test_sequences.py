@@ -149,14 +149,14 @@ def test_printing_runs_nothing(tmp_path, ran):
 def test_a_task_without_its_package_is_left_out_and_the_others_go_on(tmp_path, ran, capsys):
     def refuse(test, root):
         if test.task == "digits":
-            raise TaskError("train: pip install it")
+            raise TaskError("pip install it")
         return {"examples_per_second": {}}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(speed, "measure", refuse)
         tables(words(tmp_path, "listops", "--mixers", "qkv"))
     assert [run.task for run in ran] == ["listops"]
-    assert "digits is left out: train: pip install it" in capsys.readouterr().err
+    assert "digits is left out: pip install it" in capsys.readouterr().err
 
 
 def test_the_last_line_with_all_values_counts(tmp_path):

@@ -1,15 +1,13 @@
 """`slicegraph analyze`: models of every kind, and mistakes."""
 
-import json
 from pathlib import Path
 
 import pytest
-from support.small_figures import make_figures_small
+from support.quick_analysis import make_analysis_quick, numbers
 from support.small_models import save_model, small_model, write_checkpoint
 from support.tiny_run import write_table
 from support.traced_models import image_model, sequence_model
 
-from slicegraph.analysis import write
 from slicegraph.cli import main
 from slicegraph.data.sequences.listops import generate_listops
 from slicegraph.data.sequences.sequence_store import write_sequences
@@ -19,14 +17,7 @@ SMILES = ["CCO", "c1ccccc1O", "CC(=O)NC"]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    from slicegraph.analysis import smoothing
-
-    make_figures_small(monkeypatch, write)
-    monkeypatch.setattr(smoothing.softmax_smoothing, "__defaults__", ((10, 100), 2, 1.0, 0))
-
-
-def numbers(folder: Path) -> dict:
-    return json.loads((folder / "analysis.json").read_text())
+    make_analysis_quick(monkeypatch)
 
 
 @pytest.fixture
@@ -124,10 +115,11 @@ def test_mistake_is_named_and_nothing_written(molecules, capsys, options, messag
     assert not (molecules / "analysis").exists()
 
 
-def test_data_is_required(molecules, capsys):
-    with pytest.raises(SystemExit):
-        main(["analyze", str(molecules)])
-    assert "the following arguments are required: --data" in capsys.readouterr().err
+def test_data_is_required_for_a_model_outside_a_run(molecules, capsys):
+    assert main(["analyze", str(molecules)]) == 2
+    told = capsys.readouterr().err
+    assert "--data is missing: " in told
+    assert "mine is not in the folder of a run" in told
 
 
 def test_layer_of_a_model_that_does_not_sort_is_refused(tmp_path, capsys):
@@ -141,9 +133,8 @@ def test_twin_of_another_kind_is_refused(tmp_path, molecules, capsys):
     sequence_model().save(tmp_path / "words")
     twin = ["--twin", str(tmp_path / "words")]
     assert main(["analyze", str(molecules), *twin, "--data", "CCO"]) == 2
-    assert (
-        "is of another kind: MoleculePredictor and SequenceSliceformer" in capsys.readouterr().err
-    )
+    told = capsys.readouterr().err
+    assert "is of another kind: models of molecules and sequences of tokens or numbers" in told
 
 
 @pytest.mark.parametrize(
@@ -174,6 +165,28 @@ def test_images_of_a_task_by_name_are_analysed_beside_a_twin(tmp_path):
     assert main(["analyze", str(tmp_path / "sort"), *twin, "--data", "digits"]) == 0
     facts = numbers(tmp_path / "sort" / "analysis")["facts"]
     assert (facts["model"], facts["rows of a sample"]) == ("VisionSliceformer", "17")
+
+
+def test_the_spectra_of_a_twin_are_printed_layer_by_layer(tmp_path, capsys):
+    image_model("sort", num_layers=2).save(tmp_path / "mine")
+    image_model("qkv", num_layers=1).save(tmp_path / "other")
+    twin = ["--twin", str(tmp_path / "other"), "--root", str(tmp_path / "dataset")]
+    assert main(["analyze", str(tmp_path / "mine"), *twin, "--data", "digits"]) == 0
+    head, *rows, last, _, _ = capsys.readouterr().out.partition("\n\n")[2].splitlines()
+    assert head.split() == ["layer", "model", "rank", "s2/s1", "s4/s1", "s8/s1", "s16/s1", "area"]
+    told = {
+        model["name"]: model["layers"]
+        for model in numbers(tmp_path / "mine" / "analysis")["models"]
+    }
+    assert [row.split()[:2] for row in rows] == [["1", "mine"], ["1", "other"], ["2", "mine"]]
+    for number, name, *values in map(str.split, rows):
+        layer = told[name][int(number) - 1]["mixed"]
+        shown = [layer["spectrum"][k - 1] for k in (2, 4, 8, 16)]
+        expected = [layer["effective_rank"], *shown, sum(layer["spectrum"])]
+        assert [float(value) for value in values] == pytest.approx(expected, rel=5e-3)
+    slower = sum(told["mine"][0]["mixed"]["spectrum"]) > sum(told["other"][0]["mixed"]["spectrum"])
+    said = "the spectrum of mine decays more slowly than that of other in"
+    assert last.startswith(f"{said} {int(slower)} of 1 layers, by the area")
 
 
 def test_samples_that_the_model_cannot_read_are_refused(tmp_path, listops, capsys):

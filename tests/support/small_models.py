@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from slicegraph.models import GraphSliceformer
+from slicegraph.models.checkpoint import model_name
 from slicegraph.predictor import MoleculePredictor
 
 SIZES = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 4}
@@ -31,10 +31,10 @@ def save_model(folder: Path, **overrides: Any) -> Path:
     return folder
 
 
-def write_checkpoint(path: Path, model: GraphSliceformer, **extra: Any) -> Path:
+def write_checkpoint(path: Path, model: Any, **extra: Any) -> Path:
     """What Lightning saves of a run, in plain values."""
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
-    config = dataclasses.asdict(model.config)
+    config = {"model": model_name(model), **dataclasses.asdict(model.config)}
     torch.save({"state_dict": state, "hyper_parameters": {"model": config}, **extra}, path)
     return path

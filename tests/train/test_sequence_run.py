@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from support.stripes import write_stripes
 from support.tiny_run import MODEL
 
 import slicegraph
@@ -21,19 +21,6 @@ from slicegraph.train import TrainConfig, train
 from slicegraph.train.sequence_data import SequenceData, load_set
 
 ROOT = Path(__file__).parents[2]
-
-
-def write_stripes(folder, count: int = 30):
-    """Pictures of 8 x 8 pixels with stripes: upright ones, and ones that lie."""
-    rng = np.random.default_rng(0)
-    for name in ("lying", "upright"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        for number in range(count):
-            pixels = rng.integers(0, 60, (8, 8, 3), dtype=np.uint8)
-            lines = pixels if name == "lying" else pixels.transpose(1, 0, 2)
-            lines[number % 2 :: 2] += 180
-            Image.fromarray(pixels).save(folder / name / f"{number}.png")
-    return folder
 
 
 def stripes(folder, **settings) -> TrainConfig:

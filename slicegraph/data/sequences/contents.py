@@ -45,10 +45,11 @@ class Request:
         """The folder of the user; raises if there is none, and says what it holds."""
         if self.data is None:
             raise TaskError(
-                f"train: task {self.task!r} has no data of its own; name {what} with --data"
+                f"task {self.task!r} has no data of its own; name {what} with --data, beside "
+                f"--task {self.task}"
             )
         if not self.data.exists():
-            raise TaskError(f"train: there is no {self.data}; --data is {what}")
+            raise TaskError(f"there is no {self.data}; --data is {what}")
         return self.data
 
 
@@ -104,7 +105,7 @@ def readable(
     if left_out:
         source["left_out"] = left_out
     if empty := [name for name, count in splits.items() if not count]:
-        raise TaskError(f"train: no picture of the split {empty[0]!r} can be read")
+        raise TaskError(f"no picture of the split {empty[0]!r} can be read")
 
 
 def join(sequences: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> Sequences:
@@ -131,5 +132,5 @@ def with_valid(train: Sequence[Item], test: Sequence[Item]) -> tuple[list[Item],
 def needs(task: str, package: str, extra: str) -> TaskError:
     """The error of a package that is not installed."""
     return TaskError(
-        f"train: task {task!r} needs the package {package}; pip install 'slicegraph[{extra}]'"
+        f"task {task!r} needs the package {package}; pip install 'slicegraph[{extra}]'"
     )

@@ -63,13 +63,13 @@ def find_file(folder: Path, name: str) -> Path:
     if not found.exists():
         found = min(folder.rglob(name), default=found)
     if not found.exists():
-        raise TaskError(f"train: there is no {name} in {folder} or below it; see --data")
+        raise TaskError(f"there is no {name} in {folder} or below it; see --data")
     return found
 
 
 def _splits(count: int) -> dict[str, int]:
     if count < 10:
-        raise TaskError(f"train: examples = {count}, expected at least 10")
+        raise TaskError(f"examples = {count}, expected at least 10")
     ends = [0, *(round(count * sum(FRACTIONS[: k + 1])) for k in range(3))]
     return dict(zip(SPLIT_NAMES, np.diff(ends).tolist(), strict=True))
 

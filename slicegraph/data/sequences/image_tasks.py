@@ -83,7 +83,7 @@ def _cifar_folder(folder: Path) -> Path | None:
         return folder
     if _PICKLED in places:
         raise TaskError(
-            f"train: {places[_PICKLED]} has pickles, which may run code and are not read; take "
+            f"{places[_PICKLED]} has pickles, which may run code and are not read; take "
             f"CIFAR-10's binary version, {_CIFAR_FOLDER}"
         )
     return None
@@ -105,7 +105,7 @@ def _cifar_rows(path: Path) -> np.ndarray:
     """``[n, 3073]``: a label and the pixels, colour by colour."""
     content = np.fromfile(path, np.uint8)
     if len(content) % (1 + _PIXELS):
-        raise TaskError(f"train: {path} has {len(content)} bytes, no multiple of {1 + _PIXELS}")
+        raise TaskError(f"{path} has {len(content)} bytes, no multiple of {1 + _PIXELS}")
     return content.reshape(-1, 1 + _PIXELS)
 
 
@@ -133,7 +133,7 @@ def _folder(folder: Path, mode: str, size: int, shape: tuple[int, int, int] | No
 def _classes(folder: Path) -> list[str]:
     names = sorted(place.name for place in folder.iterdir() if place.is_dir())
     if len(names) < 2:
-        raise TaskError(f"train: {folder} has {len(names)} subfolders; --data is {_WHAT}")
+        raise TaskError(f"{folder} has {len(names)} subfolders; --data is {_WHAT}")
     return names
 
 
@@ -145,7 +145,7 @@ def _listed(folder: Path, names: Sequence[str]) -> list[tuple[Path, int]]:
         if path.suffix.lower() in _ENDINGS
     ]
     if len(found) < 10:
-        raise TaskError(f"train: {folder} has {len(found)} pictures, expected at least 10")
+        raise TaskError(f"{folder} has {len(found)} pictures, expected at least 10")
     return found
 
 

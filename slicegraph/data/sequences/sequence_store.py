@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from slicegraph.data.sequences.sequence_files import ARRAYS, write_arrays
-from slicegraph.data.sequences.sequences import PaddedBatch, Sequences, pad
+from slicegraph.data.sequences.sequences import PaddedBatch, Sequences, cut_note, pad
 from slicegraph.data.store.atomic_file import write_atomically
 from slicegraph.data.store.layout import META, StoreError, sha256_of
 
@@ -107,6 +107,11 @@ class SequenceStore:
     ) -> PaddedBatch:
         """The samples with these numbers, padded, and cut after ``max_length`` elements."""
         return pad(self.sequences, indices, self.towers, max_length)
+
+    def cut_note(self, indices: Sequence[int] | np.ndarray, max_length: int | None) -> str:
+        """How many sequences of these samples are longer than that, in words; nothing if none."""
+        lengths = self.sequences.lengths.reshape(-1, self.towers)[np.asarray(indices, np.int64)]
+        return cut_note(lengths.ravel(), max_length)
 
     @property
     def towers(self) -> int:

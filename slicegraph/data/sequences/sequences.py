@@ -67,3 +67,19 @@ def pad(
     x[mask] = sequences.elements[(starts[:, None] + steps)[mask]]
     shape = (len(samples), *([towers] if towers > 1 else []), len(steps))
     return PaddedBatch(x.reshape(shape), mask.reshape(shape), np.asarray(sequences.labels[samples]))
+
+
+def cut_note(lengths: np.ndarray, max_length: int | None) -> str:
+    """How many sequences of these lengths `pad` cuts, in words; nothing if there are none.
+
+    Example:
+        >>> cut_note(np.array([3, 7, 5]), 4)
+        '2 of 3 sequences, the longest of 7, are longer than max_length = 4 and are cut after it'
+    """
+    longer = 0 if max_length is None else int((lengths > max_length).sum())
+    if not longer:
+        return ""
+    return (
+        f"{longer:,} of {len(lengths):,} sequences, the longest of {lengths.max():,}, are longer "
+        f"than max_length = {max_length} and are cut after it"
+    )

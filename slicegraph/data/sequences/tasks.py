@@ -114,14 +114,14 @@ def load_task(
 def check_request(request: Request) -> SequenceTask:
     """The task; raises if it is not known, or takes no such options."""
     if request.task not in TASKS:
-        raise TaskError(f"train: there is no task {request.task!r}; there are {', '.join(TASKS)}")
+        raise TaskError(f"there is no task {request.task!r}; there are {', '.join(TASKS)}")
     task = TASKS[request.task]
     if request.examples is not None and not (task.generated and request.data is None):
         able = ", ".join(name for name, one in TASKS.items() if one.generated)
-        raise TaskError(f"train: examples is for what is generated: {able}, without --data")
+        raise TaskError(f"examples is for what is generated: {able}, without --data")
     if request.data is not None and not task.reads_data:
         raise TaskError(
-            f"train: task {request.task!r} has data of its own; leave out --data {request.data}"
+            f"task {request.task!r} has data of its own; leave out --data {request.data}"
         )
     if request.words and not task.of_words:
         able = ", ".join(name for name, one in TASKS.items() if one.of_words)
