@@ -36,10 +36,10 @@ def _find(model: Any, args: argparse.Namespace) -> tuple["SequenceStore", str]:
     settings = settings_of_run(Path(args.model))
     task = args.task or (named if named in TASKS else _task_of_run(settings, args))
     words = getattr(model.config, "words", ()) if TASKS[task].of_words else ()
-    if settings is not None and settings.task == task:
-        found = set_of_run(settings, args.root, named, words)
-        return found.store, Path(named or settings.data or task).name
     data = named_files(named, task)
+    if settings is not None and settings.task == task:
+        found = set_of_run(settings, args.root, data, words)
+        return found.store, Path(data or settings.data or task).name
     size = getattr(model.config, "image_size", None) if task == "images" else None
     found = load_task(task, args.root, data, image_size=size, words=words)
     return found.store, Path(data or task).name

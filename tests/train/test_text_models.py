@@ -136,8 +136,11 @@ def test_a_run_that_starts_from_a_model_goes_on_in_its_words(place, tmp_path):
 
 def test_a_model_is_analysed_in_its_words(place, tmp_path, monkeypatch):
     monkeypatch.setattr(review_tasks, "_packaged", lambda task: [("Fine film", 1)] * 20)
-    args = Namespace(data=["imdb"], root=str(tmp_path), split="test", samples=2)
-    x, _ = samples_for(slicegraph.load(place / "run"), args).inputs
+    model = slicegraph.load(place / "run")
+    model.save(tmp_path / "model")  # outside the run, whose own data are others
+    named = {"model": str(tmp_path / "model"), "data": ["imdb"], "task": None}
+    args = Namespace(**named, root=str(tmp_path), split="test", samples=2)
+    x, _ = samples_for(model, args).inputs
     assert x.tolist() == [tokens("fine film", own_words(place, "first"))] * 2
 
 
