@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from slicegraph.data.sequences.listops import decode
-from slicegraph.data.sequences.lra_files import read_aan, read_imdb, read_listops, read_pathfinder
+from slicegraph.data.sequences.lra_files import (
+    count_lines,
+    list_pathfinder,
+    read_aan,
+    read_imdb,
+    read_listops,
+    read_pathfinder,
+)
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -68,6 +75,60 @@ def test_pathfinder_pictures_are_pixels(tmp_path):
     assert np.array_equal(pathfinder.elements, images.ravel())
     assert pathfinder.lengths.tolist() == [16, 16]
     assert pathfinder.labels.tolist() == [1, 0]
+
+
+ROWS = [["imgs/0", "sample_0.png", "0", "1", "1.8"], ["imgs/1", "sample 1.png", "1", "0", "1.8"]]
+
+
+@pytest.mark.parametrize("kind", ["U", "S"])
+def test_the_table_of_pathfinder_may_be_an_array_of_texts(tmp_path, kind):
+    (tmp_path / "metadata").mkdir()
+    np.save(tmp_path / "metadata" / "0.npy", np.array(ROWS).astype(kind))
+    assert list_pathfinder(tmp_path) == [
+        (tmp_path / "imgs" / "0" / "sample_0.png", 1),
+        (tmp_path / "imgs" / "1" / "sample 1.png", 0),
+    ]
+
+
+def test_the_table_of_pathfinder_may_be_an_array_of_lines(tmp_path):
+    (tmp_path / "metadata").mkdir()
+    np.save(tmp_path / "metadata" / "0.npy", np.array([" ".join(ROWS[0])]))
+    assert list_pathfinder(tmp_path) == [(tmp_path / "imgs" / "0" / "sample_0.png", 1)]
+
+
+def test_a_table_of_pathfinder_that_is_neither_is_named(tmp_path):
+    path = tmp_path / "metadata" / "0.npy"
+    path.parent.mkdir()
+    message = r"0\.npy is neither lines of text nor rows of texts"
+    for array in (np.zeros((2, 4)), np.array(ROWS, object), np.array("a b c 1")):
+        np.save(path, array, allow_pickle=True)
+        with pytest.raises(ValueError, match=message):
+            list_pathfinder(tmp_path)
+    np.save(path, np.array(ROWS))
+    for content in (b"\xff\xfe\x00", path.read_bytes()[:-9], path.read_bytes()[:20]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            list_pathfinder(tmp_path)
+
+
+def test_a_row_of_pathfinder_without_a_label_is_named(tmp_path):
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "0.npy").write_text("imgs a.png 0 1\n\nimgs b.png 1\n\n")
+    with pytest.raises(ValueError, match=r"0\.npy line 2: \[\] names no picture"):
+        list_pathfinder(tmp_path)
+
+
+def test_blank_lines_at_the_end_are_skipped_and_those_between_are_not(tmp_path):
+    path = tmp_path / "basic_test.tsv"
+    path.write_text("Source\tTarget\n[MAX 3 4 ]\t4\n\r\n  \n\n")
+    assert read_listops(path).labels.tolist() == [4]
+    assert count_lines(path) == 2
+    path.write_text("[MAX 3 4 ]\t4\n\n[MAX 3 5 ]\t5\n")
+    with pytest.raises(ValueError, match=r"basic_test\.tsv line 2: 1 fields between tabs"):
+        read_listops(path)
+    path.write_text("[MAX 3 4 ]\t4\n\t\n")
+    with pytest.raises(ValueError, match=r"basic_test\.tsv line 2: '' is no label"):
+        read_listops(path)
 
 
 @pytest.mark.parametrize("read", [read_imdb, read_pathfinder])

@@ -40,6 +40,15 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("root")
 
 
+def write_pathfinder(folder, count: int) -> None:
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "imgs").mkdir()
+    for number in range(count):
+        Image.new("L", (32, 32), number).save(folder / "imgs" / f"sample_{number}.png")
+    lines = [f"imgs sample_{number}.png {number} {number % 2} 1.8 6" for number in range(count)]
+    (folder / "metadata" / "0.npy").write_text("\n".join(lines))
+
+
 def test_every_task_has_a_preset_and_every_preset_a_task():
     assert list(TASKS) == list(TASK_PRESETS)
 
@@ -149,50 +158,9 @@ def test_a_text_is_its_bytes(tmp_path):
     assert text.class_names[label] == "negative"
 
 
-def test_a_folder_of_pictures_is_brought_to_one_size(tmp_path):
-    write_pictures(tmp_path / "pictures", 10)
-    pictures = load_task("images", tmp_path, tmp_path / "pictures", image_size=8)
-    x, y = pictures.arrays("train")
-    assert x.shape == (16, 3, 8, 8)
-    assert pictures.class_names == ("dark", "light")
-    assert ((x[:, 1] == 200).all((1, 2)) == (y == 1)).all()
-
-
-def test_pictures_that_cannot_be_read_are_left_out_and_named(tmp_path):
-    folder = tmp_path / "pictures"
-    write_pictures(folder, 10)
-    whole = (folder / "dark" / "0.png").read_bytes()
-    broken = {"light/0.png": b"", "light/1.png": b"no picture", "dark/3.png": whole[:-30]}
-    for name, content in broken.items():
-        (folder / name).write_bytes(content)
-    for _ in range(2):  # when it is written, and when it is there
-        with pytest.warns(UserWarning, match="images: 3 of 20 images cannot be read"):
-            pictures = load_task("images", tmp_path, folder)
-    assert len(pictures.store) == 17
-    assert sum(map(len, pictures.splits.values())) == 17
-    assert sorted(pictures.source["left_out"]) == sorted(str(folder / name) for name in broken)
-    for split in pictures.splits:
-        x, y = pictures.arrays(split)
-        assert ((x[:, 1] == 200).all((1, 2)) == (y == 1)).all()
-
-
-def test_a_split_without_a_picture_is_an_error(tmp_path):
-    write_pictures(tmp_path / "pictures" / "train", 10)
-    write_pictures(tmp_path / "pictures" / "test", 10)
-    for path in (tmp_path / "pictures" / "test").rglob("*.png"):
-        path.write_bytes(b"")
-    with pytest.raises(TaskError, match="no picture of the split 'test' can be read"):
-        load_task("images", tmp_path, tmp_path / "pictures")
-
-
 def test_a_broken_picture_of_pathfinder_is_left_out(tmp_path):
     folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
-    (folder / "metadata").mkdir(parents=True)
-    (folder / "imgs").mkdir()
-    for number in range(12):
-        Image.new("L", (32, 32), number).save(folder / "imgs" / f"sample_{number}.png")
-    lines = [f"imgs sample_{number}.png {number} {number % 2} 1.8 6" for number in range(12)]
-    (folder / "metadata" / "0.npy").write_text("\n".join(lines))
+    write_pathfinder(folder, 12)
     (folder / "imgs" / "sample_7.png").write_bytes(b"")
     with pytest.warns(UserWarning, match=r"1 of 12 images .*sample_7\.png"):
         pathfinder = load_task("pathfinder", tmp_path, tmp_path)
@@ -200,34 +168,25 @@ def test_a_broken_picture_of_pathfinder_is_left_out(tmp_path):
     assert shades == {number: number % 2 for number in range(12) if number != 7}
 
 
-def test_changed_files_are_read_again(tmp_path):
-    write_pictures(tmp_path / "pictures", 10)
-    before = load_task("images", tmp_path, tmp_path / "pictures")
-    (tmp_path / "pictures" / "dark" / "0.png").unlink()
-    assert len(load_task("images", tmp_path, tmp_path / "pictures").store) == len(before.store) - 1
+def test_a_picture_of_pathfinder_of_another_size_is_left_out(tmp_path):
+    folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
+    write_pathfinder(folder, 12)
+    Image.new("L", (128, 128), 4).save(folder / "imgs" / "sample_4.png")
+    with pytest.warns(UserWarning, match=r"1 of 12 images .*sample_4\.png"):
+        pathfinder = load_task("pathfinder", tmp_path, tmp_path)
+    assert pathfinder.store.lengths.tolist() == [32 * 32] * 11
 
 
-def test_cifars_binary_files_become_colour_images_and_grey_pixels(tmp_path):
-    folder = tmp_path / "cifar-10-batches-bin"
-    folder.mkdir()
-    rows = np.zeros((4, 3073), np.uint8)
-    rows[:, 0] = [0, 1, 2, 9]
-    rows[:, 1:1025] = 100  # red
-    for name in (*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"):
-        rows.tofile(folder / name)
-    colour, grey = (load_task(name, tmp_path, tmp_path) for name in ("images", "image"))
-    x, y = colour.arrays("test")
-    assert x.shape == (4, 3, 32, 32)
-    assert (x[:, 0] == 100).all()
-    assert not x[:, 1:].any()
-    assert y.tolist() == [0, 1, 2, 9]
-    assert (grey.arrays("test")[0] == round(0.299 * 100)).all()
-
-
-def test_pickles_are_refused_with_the_remedy(tmp_path):
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    with pytest.raises(TaskError, match=r"has pickles, .*cifar-10-batches-bin"):
-        load_task("image", tmp_path, tmp_path)
+def test_blank_lines_at_the_end_are_no_pairs(tmp_path):
+    for name in ("train", "eval", "test"):
+        lines = "0\ta\tb\tfirst\tsecond\n1\ta\tb\tthird\tfourth\n\n \r\n"
+        (tmp_path / f"new_aan_pairs.{name}.tsv").write_text(lines)
+    pairs = load_task("retrieval", tmp_path / "root", tmp_path)
+    assert {name: len(part) for name, part in pairs.splits.items()} == {
+        "train": 2,
+        "valid": 2,
+        "test": 2,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What a task is made of, before it is written to a folder."""
 
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,8 @@ Sample = tuple[list[np.ndarray], int]
 """The sequences of a sample (two for a pair) and its label."""
 Item = TypeVar("Item")
 _PART = 2048
+_DAMAGE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error)
+"""What Pillow raises for broken pictures, besides its own error for those that are too large."""
 
 
 class TaskError(ValueError):
@@ -92,12 +96,14 @@ def readable(
     A file that cannot be read is left out: once the last sample is there, it is not counted in
     ``splits`` any more, and ``source["left_out"]`` names it.
     """
+    from PIL.Image import DecompressionBombError
+
     left_out: list[str] = []
     names = [name for name, count in splits.items() for _ in range(count)]
     for (path, label), split in zip(files, names, strict=True):
         try:
             elements = read(path)
-        except (OSError, ValueError, SyntaxError):  # what Pillow raises for broken files
+        except (*_DAMAGE, DecompressionBombError):
             splits[split] -= 1
             left_out.append(str(path))
         else:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,5 +120,6 @@ def _official_pathfinder(request: Request, size: int) -> Contents:
     order, splits = random_order(len(listed))
     source: dict[str, Any] = {"files": f"lra_release/{name}"}
     files = [listed[i] for i in order]
-    samples = readable(files, lra_files.read_picture, splits, source)
+    read = partial(lra_files.read_picture, size=size)
+    samples = readable(files, read, splits, source)
     return Contents(in_parts(samples), splits, _JOINED, source=source)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import MAGIC_PREFIX
 
 from slicegraph.data.sequences.listops import TOKENS
 from slicegraph.data.sequences.sequences import Sequences
@@ -38,6 +39,11 @@ def aan_samples(path: Path, max_length: int = 4000) -> Iterator[tuple[list[np.nd
         yield [np.frombuffer(text, np.uint8) for text in pair], label
 
 
+def count_lines(path: Path) -> int:
+    """How many lines a file of `read_aan` or `read_listops` has, but for blank ones at the end."""
+    return sum(1 for _ in _lines(path))
+
+
 def read_imdb(folder: str | Path, max_length: int = 4000) -> Sequences:
     """The folder `train` or `test` of the IMDB reviews: a text a file, in `neg` and `pos`."""
     files = list_imdb(folder)
@@ -59,11 +65,13 @@ def list_pathfinder(folder: str | Path) -> list[tuple[Path, int]]:
     return [row for table in tables for row in _pathfinder_rows(folder, table)]
 
 
-def read_picture(path: Path) -> np.ndarray:
-    """The shades of a picture's pixels, row by row."""
+def read_picture(path: Path, size: int | None = None) -> np.ndarray:
+    """The shades of a picture's pixels, row by row; raises if it is not ``size`` high and wide."""
     from PIL import Image
 
     with Image.open(path) as picture:
+        if size is not None and picture.size != (size, size):
+            raise ValueError(f"{path} has {picture.size} pixels, expected {size} x {size}")
         return np.asarray(picture.convert("L"), np.uint8).ravel()
 
 
@@ -97,24 +105,50 @@ def _aan_rows(path: Path, max_length: int) -> Iterator[tuple[list[bytes], int]]:
 
 
 def _pathfinder_rows(folder: Path, table: Path) -> Iterator[tuple[Path, int]]:
-    # The files are called .npy and are text: folder, name, number, label, ...
-    for number, line in enumerate(table.read_text().splitlines(), 1):
-        parts = line.split()
-        if len(parts) < 4:
-            raise ValueError(f"read_pathfinder: {table} line {number}: {line!r} names no picture")
-        yield folder / parts[0] / parts[1], _label(table, number, parts[3])
+    """Rows are folder, name, number, label, ..."""
+    for number, fields in enumerate(_table(table), 1):
+        if len(fields) < 4:
+            raise ValueError(f"read_pathfinder: {table} line {number}: {fields} names no picture")
+        yield folder / fields[0] / fields[1], _label(table, number, fields[3])
+
+
+def _table(path: Path) -> list[list[str]]:
+    """The fields of a file called .npy, which is text in the release, or an array of texts."""
+    try:
+        if not path.read_bytes().startswith(MAGIC_PREFIX):
+            return [line.split() for line in path.read_text("utf-8").rstrip().splitlines()]
+        found = np.load(path, allow_pickle=False)
+        if found.dtype.kind in "SU" and found.ndim in (1, 2):
+            rows = found.astype(str).tolist()
+            return [row.split() if found.ndim == 1 else row for row in rows]
+        problem = f"it has {found.dtype} {list(found.shape)}"
+    except (ValueError, EOFError) as error:
+        problem = str(error)
+    raise ValueError(
+        f"read_pathfinder: {path} is neither lines of text nor rows of texts in an array: {problem}"
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The number and the text of every line but for blank ones at the end."""
+    blank: list[tuple[int, str]] = []
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+        for number, line in enumerate(file, 1):
+            blank.append((number, line.rstrip("\r\n")))
+            if line.strip(" \r\n"):
+                yield from blank
+                blank.clear()
 
 
 def _fields(path: Path, count: int) -> Iterator[tuple[int, list[str]]]:
     """The number and the fields of every line."""
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-        for number, line in enumerate(file, 1):
-            fields = line.rstrip("\r\n").split("\t")
-            if len(fields) != count:
-                raise ValueError(
-                    f"{path} line {number}: {len(fields)} fields between tabs, expected {count}"
-                )
-            yield number, fields
+    for number, line in _lines(path):
+        fields = line.split("\t")
+        if len(fields) != count:
+            raise ValueError(
+                f"{path} line {number}: {len(fields)} fields between tabs, expected {count}"
+            )
+        yield number, fields
 
 
 def _label(path: Path, number: int, text: str) -> int:

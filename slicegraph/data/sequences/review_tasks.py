@@ -66,7 +66,8 @@ def retrieval(request: Request) -> Contents:
     """Pairs of papers of the ACL Anthology Network, and whether one cites the other."""
     folder = request.folder("the folder of new_aan_pairs.train.tsv (lra_release)")
     paths = [find_file(folder, name) for name in _AAN]
-    splits = {name: _lines(path) for name, path in zip(SPLIT_NAMES, paths, strict=True)}
+    counts = map(lra_files.count_lines, paths)
+    splits = dict(zip(SPLIT_NAMES, counts, strict=True))
     samples = (sample for path in paths for sample in lra_files.aan_samples(path, _MOST_BYTES))
     source = {"files": "lra_release/tsv_data"}
     return Contents(in_parts(samples), splits, _CITES, towers=2, source=source)
@@ -97,8 +98,3 @@ def _packaged(task: str) -> list[Review]:
     with open(path, encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         return [(row["text"], int(row["label"])) for row in rows if row["source"] == "imdb"]
-
-
-def _lines(path: Path) -> int:
-    with open(path, "rb") as file:
-        return sum(1 for _ in file)

