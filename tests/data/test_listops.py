@@ -1,5 +1,7 @@
 """ListOps: the published grammar and settings, and every label."""
 
+import itertools
+import random
 import statistics
 
 import numpy as np
@@ -52,7 +54,54 @@ def test_every_label_is_the_value_of_its_expression(settings):
 def test_lengths_are_between_500_and_2000(listops):
     assert listops.lengths.min() > 500
     assert listops.lengths.max() < 2000
-    assert listops.lengths.std() > 200
+
+
+def grow(rng: random.Random, around: int = 0) -> tuple[int, list[int]]:
+    """The published grammar: a value, and how many brackets are open at each of the tokens."""
+    if around == 9 or rng.random() > 0.25:
+        return rng.randrange(10), [around]
+    arguments = [grow(rng, around + 1) for _ in range(rng.randint(2, 10))]
+    values, inside = zip(*arguments, strict=True)
+    value = rng.choice([min(values), max(values), int(statistics.median(values)), sum(values) % 10])
+    return value, [around + 1, *itertools.chain(*inside), around + 1]
+
+
+@pytest.fixture(scope="module")
+def grown() -> list[tuple[int, list[int]]]:
+    """800 expressions of the lengths that are kept."""
+    rng = random.Random(6)
+    drawn = (grow(rng) for _ in itertools.count())
+    kept = (one for one in drawn if 500 < len(one[1]) < 2000)
+    return list(itertools.islice(kept, 800))
+
+
+def homogeneity(one: np.ndarray, other: np.ndarray) -> float:
+    """Chi-square of two samples having one law, in standard deviations above its mean."""
+    pooled = np.concatenate([one, other])
+    # At most ten bins of about as many; values that are frequent have one for themselves.
+    edges = np.unique(np.quantile(pooled, np.arange(10) / 10, method="nearest"))
+    a, b = (np.bincount(np.searchsorted(edges, x, "right"), minlength=11)[1:] for x in (one, other))
+    ratio = np.sqrt(len(other) / len(one))
+    statistic = ((a * ratio - b / ratio) ** 2 / np.maximum(a + b, 1)).sum()
+    freedom = max(len(edges) - 1, 1)
+    return (statistic - freedom) / np.sqrt(2 * freedom)
+
+
+MEASURES = {
+    "value": lambda value, nested: value,
+    "length": lambda value, nested: len(nested),
+    "depth": lambda value, nested: max(nested),
+    "mean_depth": lambda value, nested: sum(nested) / len(nested),
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_expressions_have_the_law_of_the_published_grammar(measure, grown):
+    drawn = generate_listops(3000, seed=7)
+    ours = [
+        measure(int(value), depths(one)) for one, value in zip(drawn, drawn.labels, strict=True)
+    ]
+    assert homogeneity(np.array(ours), np.array([measure(*one) for one in grown])) < 6
 
 
 def test_operations_are_nested_at_most_nine_deep_around_digits(listops):

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from support.task_files import write_pictures, write_reviews
+from support.task_files import write_reviews
 
 from slicegraph.data.sequences.contents import TaskError
 from slicegraph.data.sequences.listops import decode

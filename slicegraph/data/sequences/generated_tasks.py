@@ -20,8 +20,8 @@ from slicegraph.data.sequences.contents import (
     readable,
 )
 from slicegraph.data.sequences.listops import TOKENS, generate_listops
-from slicegraph.data.sequences.pathfinder import PATHFINDER
 from slicegraph.data.sequences.pathfinder_images import generate_pathfinder
+from slicegraph.data.sequences.pathfinder_settings import PATHFINDER
 from slicegraph.data.sequences.sequences import Sequences
 from slicegraph.data.sets.splits import SPLIT_NAMES
 

@@ -51,9 +51,7 @@ def find_pictures(folder: Path) -> Pictures:
         del found["test"]
     names = sorted({name for _, name in found["train"]})
     if len(names) < 2:
-        raise TaskError(
-            f"{places['train']} has pictures of {len(names)} classes; --data is {WHAT}"
-        )
+        raise TaskError(f"{places['train']} has pictures of {len(names)} classes; --data is {WHAT}")
     parts = {split: _labelled(places[split], found[split], names) for split in found}
     return Pictures(names, *_divided(parts))
 
@@ -117,9 +115,7 @@ def _by_file_name(folder: Path) -> list[tuple[Path, str]]:
 
 def _labelled(folder: Path, found: list[tuple[Path, str]], names: list[str]) -> Labelled:
     if len(found) < 10:
-        raise TaskError(
-            f"{folder} has {len(found)} pictures with a class, expected at least 10"
-        )
+        raise TaskError(f"{folder} has {len(found)} pictures with a class, expected at least 10")
     number = {name: label for label, name in enumerate(names)}
     if unknown := {name for _, name in found} - set(number):
         raise TaskError(f"{folder} has the class {min(unknown)!r}, which train has not")

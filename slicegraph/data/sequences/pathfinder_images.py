@@ -2,20 +2,15 @@
 
 import numpy as np
 
-from slicegraph.data.sequences.pathfinder import (
-    PATHFINDER,
-    PathfinderSettings,
-    Scenes,
-    generate_scenes,
-    scene_parts,
-)
+from slicegraph.data.sequences.pathfinder import Scenes, generate_scenes, scene_parts
+from slicegraph.data.sequences.pathfinder_settings import PATHFINDER, PathfinderSettings
 from slicegraph.data.sequences.sequences import Sequences
 
 _PART = 256
 
 
 def draw(scenes: Scenes, settings: PathfinderSettings = PATHFINDER[32]) -> np.ndarray:
-    """``[B, image_size, image_size]`` uint8: white dashes and discs, with soft edges, on black."""
+    """``[B, image_size, image_size]`` uint8: dashes and white discs, with soft edges, on black."""
     parts = [_draw(part, settings) for part in scene_parts(scenes, _PART)]
     size = settings.image_size
     return np.concatenate(parts) if parts else np.zeros((0, size, size), np.uint8)
@@ -42,24 +37,31 @@ def _draw(scenes: Scenes, settings: PathfinderSettings) -> np.ndarray:
     size = settings.image_size
     canvas = np.zeros((len(scenes), size * size), np.float32)
     discs = np.stack([scenes.markers, scenes.markers], axis=2)
-    _stamp(canvas, scenes.dashes, settings.dash, settings.thickness / 2, size)
-    _stamp(canvas, discs, 0.0, settings.marker_radius, size)
-    return np.rint(canvas * 255).astype(np.uint8).reshape(-1, size, size)
+    contrast = np.full(scenes.dashes.shape[1], settings.distractor_contrast)
+    contrast[: 2 * settings.contour_length] = settings.contrast
+    _stamp(canvas, scenes.dashes, settings.dash, settings.thickness / 2, size, contrast)
+    _stamp(canvas, discs, 0.0, settings.marker_radius, size, np.ones(2))
+    return np.rint(canvas.clip(0, 1) * 255).astype(np.uint8).reshape(-1, size, size)
 
 
 def _stamp(
-    canvas: np.ndarray, segments: np.ndarray, length: float, radius: float, size: int
+    canvas: np.ndarray,
+    segments: np.ndarray,
+    length: float,
+    radius: float,
+    size: int,
+    contrast: np.ndarray,
 ) -> None:
-    """Draws ``[B, D, 2, 2]`` segments of a length, as wide as twice the radius."""
+    """Draws ``[B, D, 2, 2]`` segments of a length and a contrast, as wide as twice the radius."""
     reach = int(np.ceil(length / 2 + radius + 1))
     steps = np.arange(-reach, reach + 1)
     window = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
     pixels = np.rint(segments.mean(2))[:, :, None] + window
-    shade = np.clip(radius + 0.5 - _distance(pixels, segments), 0, 1).astype(np.float32)
+    shade = np.clip(radius + 0.5 - _distance(pixels, segments), 0, 1) * contrast[:, None]
     inside = ((pixels >= 0) & (pixels < size)).all(-1)
-    places = (pixels[..., 1] * size + pixels[..., 0]).astype(np.int64)
-    picture = np.broadcast_to(np.arange(len(canvas))[:, None, None], places.shape)
-    np.maximum.at(canvas, (picture[inside], places[inside]), shade[inside])
+    x, y = pixels[inside].astype(np.int64).T
+    picture = np.nonzero(inside)[0]
+    np.maximum.at(canvas, (picture, y * size + x), shade[inside].astype(np.float32))
 
 
 def _distance(pixels: np.ndarray, segments: np.ndarray) -> np.ndarray:

@@ -27,8 +27,8 @@ from slicegraph.data.store.folder_lock import FolderLock
 from slicegraph.data.store.layout import META
 
 _PATIENCE = 600.0
-_READING = 2
-"""Counts the changes of how files are read: what was written before is read again."""
+_VERSION = 2
+"""Counts the changes of what is generated or read: what was written before is made again."""
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,9 @@ def _write(folder: Path, found: Contents) -> None:
 
 def _key(request: Request) -> str:
     """Names what the samples depend on: the request, and the files of the user as they are now."""
-    asked: dict[str, Any] = {**asdict(request), "data": None, "version": 1}
-    if not request.words:
-        del asked["words"]  # as in the names of folders from before there was such a request
+    asked: dict[str, Any] = {**asdict(request), "data": None, "version": _VERSION}
     if request.data is not None:
-        asked |= {"version": _READING, "files": list(_files(request.data))}
+        asked["files"] = list(_files(request.data))
     if request.task in generated_tasks.EXAMPLES and request.data is None:
         asked["examples"] = request.examples or generated_tasks.EXAMPLES[request.task]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
