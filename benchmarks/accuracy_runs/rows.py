@@ -21,13 +21,10 @@ def _wide(channels: int) -> dict[str, Any]:
 OURS: dict[str, dict[str, Any]] = {
     "graphormer": _QKV,
     "graphormer, 128 wide": _QKV | _wide(128),
-    "graphormer, read by quantiles": _QKV | {"readout": "quantiles"},
     "sort_attn": _PAPER,
     "sort_attn, interleave": _PAPER | {"order": "interleave"},
     "sort_attn, max_exchange": _PAPER | {"order": "max_exchange"},
     "sort_attn, pivot": _PAPER | {"align": "pivot"},
-    "sort_attn, 120 wide": _PAPER | _wide(120),
-    "sort_attn, 7 layers": _PAPER | {"num_layers": 7},
     "attn_plus_sort": SIZE | PLAIN | {"mixer": "attn_plus_sort"},
     "sort": SIZE | PLAIN | {"mixer": "sort"},
     "attn": SIZE | PLAIN | {"mixer": "attn"},
