@@ -7,24 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support.task_files import CLASSES, paint, write_pictures
 
 from slicegraph.data.sequences.contents import TaskError, readable
 from slicegraph.data.sequences.tasks import load_task
 
-CLASSES = {"dark": 0, "light": 200}
 TRAIN, VAL, TEST = 1, 2, 3
 """How blue the pictures of a split are, to tell where they came from."""
-
-
-def paint(path, shade: int, number: int, blue: int = 7) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (12, 9), (shade + number, shade, blue)).save(path, format="PNG")
-
-
-def write_pictures(folder, count: int, blue: int = 7) -> None:
-    for name, shade in CLASSES.items():
-        for number in range(count):
-            paint(folder / name / f"{number}.png", shade, number, blue)
 
 
 def write_flat(folder, count: int) -> None:

@@ -15,13 +15,20 @@ def write_reviews(folder: Path, count: int) -> None:
                 (place / f"{number}_1.txt").write_text(f"A {word} film, number {split}{number}.")
 
 
-def write_pictures(folder: Path, count: int) -> None:
+CLASSES = {"dark": 0, "light": 200}
+
+
+def paint(path: Path, shade: int, number: int, blue: int = 7) -> None:
+    """One picture, which differs from those with other numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (12, 9), (shade + number, shade, blue)).save(path, format="PNG")
+
+
+def write_pictures(folder: Path, count: int, blue: int = 7) -> None:
     """A folder for each of two classes, with ``count`` pictures each."""
-    for shade, name in ((0, "dark"), (200, "light")):
-        (folder / name).mkdir(parents=True)
+    for name, shade in CLASSES.items():
         for number in range(count):
-            picture = Image.new("RGB", (12, 9), (shade + number, shade, 7))
-            picture.save(folder / name / f"{number}.png")
+            paint(folder / name / f"{number}.png", shade, number, blue)
 
 
 def write_pairs(folder: Path, count: int) -> None:
