@@ -24,6 +24,10 @@ _PLACES = (
     (-7, 10, "right"),
     (7, -20, "left"),
     (-7, -20, "right"),
+    (-7, 20, "right"),
+    (-7, 30, "right"),
+    (-7, -30, "right"),
+    (-20, 0, "right"),
 )
 """Where a name can be, in points from its own, and how it is aligned; the first that is free."""
 _POINT = 0.0011, 0.0063
