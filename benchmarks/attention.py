@@ -10,25 +10,25 @@ is used as it is, with its own projections.
   AdamW's state): VmHWM after the step, less VmRSS before it (Linux only), while the C library gives
   freed memory back at once.
 
-Every cell, a method at a length, is measured once, in a process of its own, after a step at a small
-size. The median of three timed steps counts; a step that takes ten seconds or more is timed once,
-and in training that is the step of the memory. A process that would pass the limit of memory or
-time is stopped, and its cell says so. The batch is the same for all methods at a length: that of
-the paper, 32, up to 4K; of longer sequences, of which 32 do not fit, one. Lengths are multiples of
-1,024, as the methods with blocks need: all blocks, buckets, windows and strides are 64 long. A
-finished cell is a line of the output file and is not measured again.
+Training and inference of a method at a length are measured once, each in a process of its own. The
+median of three timed steps counts, after one that does not; a step that takes ten seconds or more
+is timed once, and in training that is the step of the memory. A process that would pass the limit
+of memory or time is stopped, and its cell says so. The batch is the same for all methods at a
+length: that of the paper, 32, up to 4K; of longer sequences, of which 32 do not fit, one. Lengths
+are multiples of 1,024, as the methods with blocks need: all blocks, buckets, windows and strides
+are 64 long. A finished cell is a line of the output file and is not measured again.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.attentions.cell import Cell
+from benchmarks.attentions.cell import PHASES, Cell
 from benchmarks.attentions.figure import draw
 from benchmarks.attentions.methods import METHODS
 from benchmarks.attentions.process import run
-from benchmarks.attentions.results import LIMITS, Results
-from benchmarks.attentions.table import Outcomes, tables
+from benchmarks.attentions.results import LIMITS, Outcome, Results
+from benchmarks.attentions.table import Outcomes, figures, tables
 from benchmarks.markdown import write_between_marks
 
 LENGTHS = (1024, 2048, 3072, 4096, 8192, 16384)
@@ -79,15 +79,23 @@ def measure(arguments: argparse.Namespace) -> Outcomes:
     limits = (arguments.threads, arguments.repeats, arguments.gigabytes, arguments.seconds)
     for length, batch in batches_of(arguments).items():
         for method in arguments.methods:
-            cell = Cell(method, length, batch, *limits)
-            outcome = results.find(cell)
-            if outcome is None:
-                outcome = run(cell)
-                if outcome.get("outcome") in (None, *LIMITS):
-                    results.add(cell, outcome)
-            print(f"{method} at {length}, batch {batch}: {outcome}", file=sys.stderr, flush=True)
-            outcomes[method, length] = outcome
+            outcomes[method, length] = {}
+            for phase in PHASES:
+                outcome = _outcome_of(Cell(method, phase, length, batch, *limits), results)
+                outcomes[method, length] |= figures(phase, outcome)
     return outcomes
+
+
+def _outcome_of(cell: Cell, results: Results) -> Outcome:
+    """What the file has of this cell, or what a run gives, which then stands in the file."""
+    outcome = results.find(cell)
+    if outcome is None:
+        outcome = run(cell)
+        if outcome.get("outcome") in (None, *LIMITS):
+            results.add(cell, outcome)
+    name = f"{cell.method}, {cell.phase} at {cell.length}, batch {cell.batch}"
+    print(f"{name}: {outcome}", file=sys.stderr, flush=True)
+    return outcome
 
 
 def main() -> None:

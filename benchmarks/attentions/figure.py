@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks.attentions.methods import METHODS
-from benchmarks.attentions.table import OURS, Outcomes, size
+from benchmarks.attentions.table import MEASURES, OURS, Figures, Outcomes, has, size
 from slicegraph.report.theme import LIGHT
 
 FONT = 8.5
@@ -33,9 +33,13 @@ def draw(outcomes: Outcomes, batches: dict[int, int], file: Path) -> None:
 def bubble_length(outcomes: Outcomes, batches: dict[int, int]) -> int:
     """The longest length at which the most methods have figures."""
     counts = {
-        n: sum((m, n) in outcomes and "memory" in outcomes[m, n] for m in METHODS) for n in batches
+        n: sum(_complete(outcomes.get((method, n), {})) for method in METHODS) for n in batches
     }
     return max(counts, key=lambda n: (counts[n], n))
+
+
+def _complete(found: Figures) -> bool:
+    return all(has(measure, found) for measure in MEASURES)
 
 
 def colour(method: str) -> str:
@@ -46,7 +50,7 @@ def colour(method: str) -> str:
 
 def draw_bubbles(axes: Axes, outcomes: Outcomes, length: int, batch: int) -> None:
     """Training speed against inference speed; the area is the memory."""
-    found = {m: o for (m, n), o in outcomes.items() if n == length and "memory" in o}
+    found = {m: o for (m, n), o in outcomes.items() if n == length and _complete(o)}
     largest = max((o["memory"] for o in found.values()), default=1)
     for method, o in found.items():
         area = AREA_OF_LARGEST * o["memory"] / largest
@@ -84,7 +88,7 @@ def _name_bubbles(axes: Axes, found: Outcomes) -> None:
 def draw_lines(axes: Axes, outcomes: Outcomes, batches: dict[int, int]) -> None:
     """Rows a second in training against the length."""
     for method in sorted(dict.fromkeys(m for m, _ in outcomes), key=lambda m: m == OURS):
-        lengths = [n for n in batches if "training" in outcomes.get((method, n), {})]
+        lengths = [n for n in batches if has("training", outcomes.get((method, n), {}))]
         speeds = [outcomes[method, n]["training"] * n * batches[n] for n in lengths]
         ours = method == OURS
         axes.plot(

@@ -6,7 +6,8 @@ from benchmarks.attentions.cell import Cell
 from benchmarks.json_lines import JsonLines, Line
 
 Outcome = Line
-"""``training``, ``inference`` (steps a second) and ``memory`` (bytes); or ``outcome``, why not."""
+"""The figures of a cell: ``training``, ``inference`` (steps a second), ``memory`` (bytes); or
+``outcome``, why there are none."""
 
 LIMITS = {"out of memory": "gigabytes", "too slow": "seconds"}
 """The outcomes that stand in the file, and the limit that another run may raise."""
@@ -17,7 +18,7 @@ class Results(JsonLines):
 
     Example:
         >>> results = Results(Path("runs/attention.jsonl"))
-        >>> results.find(Cell("slice_sort", 1024, batch=8)) is None
+        >>> results.find(Cell("slice_sort", "training", 1024, batch=8)) is None
         True
     """
 

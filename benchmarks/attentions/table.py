@@ -1,12 +1,17 @@
 """The results as tables in Markdown."""
 
 from collections.abc import Iterator
+from typing import Any
 
+from benchmarks.attentions.cell import PHASES
 from benchmarks.attentions.methods import METHODS
 from benchmarks.attentions.results import Outcome
 from benchmarks.markdown import row
 
-Outcomes = dict[tuple[str, int], Outcome]
+Figures = dict[str, Any]
+"""By measure a figure, or the word why there is none; and ``why`` a phase failed."""
+
+Outcomes = dict[tuple[str, int], Figures]
 """What came out, by method and length."""
 
 MEASURES = {
@@ -31,9 +36,22 @@ def tables(outcomes: Outcomes, batches: dict[int, int]) -> str:
     return "\n".join(parts + notes(outcomes))
 
 
+def figures(phase: str, outcome: Outcome) -> Figures:
+    """What one phase of a method says in the tables."""
+    if "outcome" not in outcome:
+        return {measure: outcome[measure] for measure in PHASES[phase]}
+    why = {"why": outcome["why"]} if "why" in outcome else {}
+    return dict.fromkeys(PHASES[phase], outcome["outcome"]) | why
+
+
+def has(measure: str, found: Figures) -> bool:
+    """Whether there is a figure."""
+    return not isinstance(found.get(measure, ""), str)
+
+
 def best(measure: str, outcomes: Outcomes, length: int) -> str | None:
     """The method with the best figure at a length: the most steps, or the least memory."""
-    values = {m: o[measure] for (m, n), o in outcomes.items() if n == length and measure in o}
+    values = {m: o[measure] for (m, n), o in outcomes.items() if n == length and has(measure, o)}
     return (min if measure == "memory" else max)(values, key=values.__getitem__, default=None)
 
 
@@ -62,13 +80,14 @@ def notes(outcomes: Outcomes) -> list[str]:
         for (method, length), outcome in outcomes.items()
         if "why" in outcome
     ]
-    absent = {m: METHODS[m].source for (m, _), o in outcomes.items() if _word(o) == "not installed"}
+    absent = {m: METHODS[m].source for (m, _), o in outcomes.items() if ABSENT in o.values()}
     if absent:
         packages = ", ".join(dict.fromkeys(absent.values()))
         lines.append(f"- Not installed: {packages}. `{INSTALL}` installs them.")
     return lines
 
 
+ABSENT = "not installed"
 INSTALL = "pip install -c constraints.txt '.[peers]'"
 
 
@@ -83,13 +102,8 @@ def _rows(measure: str, outcomes: Outcomes, batches: dict[int, int]) -> Iterator
 
 
 def _cell(measure: str, outcomes: Outcomes, method: str, length: int) -> str:
-    outcome = outcomes.get((method, length), {})
-    if measure not in outcome:
-        return _word(outcome)
-    value = outcome[measure]
+    value = outcomes.get((method, length), {}).get(measure, "")
+    if isinstance(value, str):
+        return value
     text = f"{value / 1e6:,.0f}" if measure == "memory" else f"{value:.3g}"
     return f"**{text}**" if best(measure, outcomes, length) == method else text
-
-
-def _word(outcome: Outcome) -> str:
-    return outcome.get("outcome", "")

@@ -8,19 +8,23 @@ import pytest
 
 from benchmarks.attention import batches_of, measure, parse
 from benchmarks.attentions import process
-from benchmarks.attentions.cell import Cell, seconds_of
+from benchmarks.attentions.cell import PHASES, Cell, seconds_of
 from benchmarks.attentions.figure import draw
 from benchmarks.attentions.methods import METHODS, Method
 from benchmarks.attentions.results import Results
-from benchmarks.attentions.table import best, tables
+from benchmarks.attentions.table import best, figures, tables
 
-CELL = Cell("slice_sort", 1024, batch=1, repeats=1)
+CELL = Cell("slice_sort", "training", 1024, batch=1, repeats=1)
 FIGURES = {"training": 2.0, "inference": 8.0, "memory": 3_000_000}
 OUTCOMES = {
     ("slice_sort", 1024): FIGURES,
     ("attention", 1024): {"training": 1.0, "inference": 9.0, "memory": 4_000_000},
     ("slice_sort", 2048): {"training": 0.5, "inference": 2.0, "memory": 6_000_000},
-    ("attention", 2048): {"outcome": "out of memory"},
+    ("attention", 2048): {
+        "training": "out of memory",
+        "memory": "out of memory",
+        "inference": 0.25,
+    },
 }
 
 
@@ -28,9 +32,12 @@ def python(code):
     return (sys.executable, "-c", code)
 
 
-def test_a_cell_answers_with_two_speeds_and_a_peak():
-    outcome = process.run(CELL)
-    assert set(outcome) == {"training", "inference", "memory"}
+@pytest.mark.parametrize(
+    ("phase", "measures"), [("training", {"training", "memory"}), ("inference", {"inference"})]
+)
+def test_a_cell_answers_with_the_figures_of_its_phase(phase, measures):
+    outcome = process.run(replace(CELL, phase=phase))
+    assert set(outcome) == measures
     assert min(outcome.values()) > 0
 
 
@@ -77,7 +84,7 @@ def test_an_absent_package_is_not_installed(monkeypatch):
     monkeypatch.setitem(METHODS, "absent", absent)
     outcome = process.run(replace(CELL, method="absent"))
     assert outcome == {"outcome": "not installed"}
-    text = tables({("absent", 1024): outcome}, {1024: 1})
+    text = tables({("absent", 1024): figures("training", outcome)}, {1024: 1})
     assert "absent-package" in text
     assert "pip install -c constraints.txt '.[peers]'" in text
 
@@ -110,12 +117,13 @@ def test_a_broken_line_is_named(tmp_path):
 def test_finished_cells_are_skipped(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr("benchmarks.attention.run", lambda cell: ran.append(cell) or FIGURES)
+    both = [(method, phase) for method in ("slice_sort", "linear") for phase in PHASES]
     words = ["--quick", "--methods", "slice_sort", "linear", "--out", str(tmp_path / "out.jsonl")]
     first = measure(parse(words))
-    assert [cell.method for cell in ran] == ["slice_sort", "linear"]
+    assert [(cell.method, cell.phase) for cell in ran] == both
     again = measure(parse(words))
-    assert len(ran) == 2
-    assert again["linear", 1024]["training"] == first["linear", 1024]["training"]
+    assert len(ran) == len(both)
+    assert again == first == dict.fromkeys([("slice_sort", 1024), ("linear", 1024)], FIGURES)
 
 
 def test_failures_are_not_kept(tmp_path, monkeypatch):
@@ -151,7 +159,15 @@ def test_the_table_has_figures_reasons_and_who_is_first():
     assert "| Method | Code | 1K, batch 8 | 2K, batch 4 |" in text
     assert "| SliceSort | slicegraph | **2** | **0.5** |" in text
     assert "| Attention (SDPA) | torch | 1 | out of memory |" in text
+    assert "| Attention (SDPA) | torch | **9** | 0.25 |" in text
     assert "SliceSort is first at 1 of 2 lengths; elsewhere: Attention (SDPA) at 1K." in text
+
+
+def test_a_failure_is_explained_below_the_tables():
+    outcome = {"outcome": "failed", "why": "ValueError: no such thing"}
+    text = tables({("linear", 1024): figures("inference", outcome)}, {1024: 1})
+    assert "| Linear attention (elu + 1) | here | failed |" in text
+    assert "- Linear attention (elu + 1) at 1K failed: ValueError: no such thing" in text
 
 
 def test_the_figure_is_a_png(tmp_path):
