@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.accuracy_runs import chemprop, command, training
+from benchmarks.accuracy_runs.child import ChildError
 from benchmarks.accuracy_runs.figure import write_figure
 from benchmarks.accuracy_runs.rows import BUDGETS, CHEMPROP, COMMAND, ROWS, Run, run_of
 from benchmarks.accuracy_runs.table import table
@@ -30,11 +31,17 @@ from benchmarks.json_lines import JsonLines, Line
 from benchmarks.markdown import write_between_marks
 
 
+def _count(word: str) -> int:
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r}, expected a number of at least 1")
+    return int(word)
+
+
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", default=["qm9-gap"], choices=BUDGETS)
-    parser.add_argument("--part", type=int, help="molecules of train, if not those of the budget")
-    parser.add_argument("--epochs", type=int, help="if not those of the budget")
+    parser.add_argument("--part", type=_count, help="molecules of train, if not of the budget")
+    parser.add_argument("--epochs", type=_count, help="if not those of the budget")
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS, metavar="ROW")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, default=1)
@@ -89,7 +96,13 @@ def time_rows(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    arguments = parse()
+    try:
+        _run(parse())
+    except (ValueError, OSError, ChildError) as error:
+        sys.exit(f"benchmarks.accuracy: {error}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
     if arguments.time:
         time_rows(arguments)
     tables = []
@@ -99,6 +112,8 @@ def main() -> None:
             tables.append(table(data, runs))
             if arguments.figure and data == arguments.data[0]:
                 write_figure(runs, arguments.figure)
+    if not tables:
+        raise ValueError(f"none of these runs is finished in {arguments.out}")
     text = "\n\n".join(tables)
     print(text)
     if arguments.markdown:

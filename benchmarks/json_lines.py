@@ -1,7 +1,7 @@
 """Results in a file, one JSON object a line, so that a benchmark can be taken up again."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +30,25 @@ class JsonLines:
 
     def last(self, asked: Line) -> Line | None:
         """The last line that has all of these values."""
-        found = (
-            line
-            for line in reversed(self.lines)
-            if all(name in line and line[name] == value for name, value in asked.items())
-        )
-        return next(found, None)
+        return last_with(self.lines, asked)
+
+
+def last_with(lines: Sequence[Line], asked: Line) -> Line | None:
+    """The last of the lines that has all of these values."""
+    found = (
+        line
+        for line in reversed(lines)
+        if all(name in line and line[name] == value for name, value in asked.items())
+    )
+    return next(found, None)
 
 
 def _read(file: Path) -> Iterator[Line]:
     for number, line in enumerate(file.read_text().splitlines(), start=1):
         try:
-            yield json.loads(line)
+            found = json.loads(line)
         except json.JSONDecodeError as error:
             raise ValueError(f"benchmarks: line {number} of {file}: {error}; delete it") from error
+        if not isinstance(found, dict):
+            raise ValueError(f"benchmarks: line {number} of {file} is no JSON object; delete it")
+        yield found

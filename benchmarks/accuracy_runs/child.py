@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
+class ChildError(RuntimeError):
+    """A command failed; the message has what it wrote."""
+
+
 class Child(NamedTuple):
     """What it printed, and the time from its start to its end: of its cores, and on the wall."""
 
@@ -31,7 +35,7 @@ def run_child(command: Sequence[str], threads: int) -> Child:
         env=os.environ | {"OMP_NUM_THREADS": str(threads)},
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr or done.stdout}")
+        raise ChildError(f"{' '.join(command)} failed:\n{done.stderr or done.stdout}")
     return Child(done.stdout, _cpu_seconds() - before, time.perf_counter() - start)
 
 

@@ -51,12 +51,27 @@ def write_figure(runs: list[Line], file: Path) -> None:
     def draw(axes: Axes, theme: Theme) -> None:
         for point, place in zip(points, places_of_names(points), strict=True):
             _draw(axes, theme, point, *_PLACES[place])
+        _draw_legend(axes, theme)
         axes.margins(x=_MARGIN, y=_MARGIN)
         label(axes, theme, "CPU seconds of training", "test MAE (eV)")
 
     plot = Plot("accuracy", "Error against time", "", draw, wide=True)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(render(plot, LIGHT))
+
+
+def _draw_legend(axes: Axes, theme: Theme) -> None:
+    """What the colours mean, above the axes, where no point is."""
+    for name, colour in (("sorts", theme.first), ("does not sort in its layers", theme.second)):
+        axes.plot([], [], "o", color=colour, markersize=5, label=name)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=2,
+        fontsize=FONT - 1.5,
+        frameon=False,
+        labelcolor=theme.text,
+    )
 
 
 def points_of(runs: list[Line]) -> list[Point]:

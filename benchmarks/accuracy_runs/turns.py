@@ -9,7 +9,7 @@ from statistics import median
 
 from benchmarks.accuracy_runs.rows import COMMANDS, run_of
 from benchmarks.accuracy_runs.training import ms_a_molecule
-from benchmarks.json_lines import Line
+from benchmarks.json_lines import Line, last_with
 
 PART = 4_000
 """The molecules of an epoch that is timed."""
@@ -30,12 +30,15 @@ def time_in_turns(
 
 def retimed(runs: Sequence[Line], lines: Sequence[Line]) -> list[Line]:
     """The runs with the times that their rows took in turns, as far as the lines have them."""
-    ms = {(line["timed"], line["data"]): line["ms"] for line in lines if "timed" in line}
-    return [_retimed(run, ms.get((run["row"], run["data"]))) for run in runs]
+    timed = [line for line in lines if "timed" in line]
+    return [_retimed(run, timed) for run in runs]
 
 
-def _retimed(run: Line, ms: float | None) -> Line:
-    if ms is None:
+def _retimed(run: Line, timed: Sequence[Line]) -> Line:
+    asked = {"timed": run["row"], "data": run["data"], "model": run["model"]}
+    asked["threads"] = run["settings"]["threads"]
+    line = last_with(timed, asked)
+    if line is None:
         return run
     molecules = run["molecules_per_second"] * run["cpu_seconds"]
-    return run | {"cpu_seconds": ms * molecules / 1e3}
+    return run | {"cpu_seconds": line["ms"] * molecules / 1e3}

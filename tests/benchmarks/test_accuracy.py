@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.accuracy import asked_runs, finish, main, parse
 from benchmarks.accuracy_runs import chemprop, command, training
-from benchmarks.accuracy_runs.child import run_child
+from benchmarks.accuracy_runs.child import ChildError, run_child
 from benchmarks.accuracy_runs.data import dataset_of
 from benchmarks.accuracy_runs.figure import Point, places_of_names, write_figure
 from benchmarks.accuracy_runs.pyg_models import PyGStack
@@ -72,12 +72,73 @@ def test_the_command_is_for_whole_data_sets(tmp_path):
     words = ["--rows", COMMAND, "--seeds", "0", "--out", str(tmp_path / "out.jsonl")]
     assert not asked_runs("qm9-gap", parse(words))
     assert [run.settings["epochs"] for run in asked_runs("mini", parse(words))] == [14]
+    others = [*words, "--epochs", "3"]
+    assert [run.settings["epochs"] for run in asked_runs("mini", parse(others))] == [14]
 
 
-def test_a_part_is_the_beginning_of_train(root):
-    whole, part = dataset_of("mini", None, root), dataset_of("mini", 50, root)
-    assert np.array_equal(part.splits["train"], whole.splits["train"][:50])
+def test_a_quick_chemprop_has_more_epochs_than_its_warm_up():
+    assert run_of("mini", CHEMPROP, 0, quick=True).settings["epochs"] == 3
+
+
+@pytest.mark.parametrize("word", ["0", "-3", "half"])
+@pytest.mark.parametrize("option", ["--part", "--epochs"])
+def test_a_part_and_epochs_are_at_least_one(option, word, capsys):
+    with pytest.raises(SystemExit):
+        parse([f"{option}={word}"])
+    assert f"{word!r}, expected a number of at least 1" in capsys.readouterr().err
+
+
+def call(monkeypatch, *words):
+    monkeypatch.setattr("sys.argv", ["accuracy", *map(str, words)])
+    main()
+
+
+def test_a_page_stays_as_it_is_if_nothing_is_finished(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table -->\nkept\n<!-- end of table -->\n")
+    out = tmp_path / "out.jsonl"
+    with pytest.raises(SystemExit, match=r"none of these runs is finished in .*out\.jsonl"):
+        call(monkeypatch, "--print", "--out", out, "--markdown", page)
+    assert "kept" in page.read_text()
+
+
+@pytest.mark.parametrize("line", ["3", "{half"])
+def test_a_line_that_is_no_object_is_named(tmp_path, monkeypatch, line):
+    out = tmp_path / "out.jsonl"
+    out.write_text(f"{{}}\n{line}\n")
+    with pytest.raises(SystemExit, match=r"line 2 of .*out\.jsonl.*delete it"):
+        call(monkeypatch, "--print", "--out", out)
+
+
+def test_a_chemprop_that_is_not_there_is_named(root, tmp_path, monkeypatch):
+    words = ["--data", "mini", "--quick", "--rows", CHEMPROP, "--seeds", 0, "--root", root]
+    with pytest.raises(SystemExit, match="no/such/chemprop"):
+        call(monkeypatch, *words, "--out", tmp_path / "out.jsonl", "--chemprop", "no/such/chemprop")
+
+
+def test_the_page_has_what_the_lines_say(tmp_path, monkeypatch):
+    docs = Path(__file__).parents[2] / "docs"
+    page = tmp_path / "accuracy.md"
+    page.write_text((docs / "accuracy.md").read_text("utf-8"), "utf-8")
+    words = ["--print", "--data", "qm9-gap", "mini", "--out", docs / "accuracy.jsonl"]
+    call(monkeypatch, *words, "--markdown", page)
+    assert page.read_text("utf-8") == (docs / "accuracy.md").read_text("utf-8")
+
+
+def test_a_part_is_drawn_from_all_of_train(root):
+    whole, part = dataset_of("mini", None, root), dataset_of("mini", 1_000, root)
+    train, drawn = whole.splits["train"], part.splits["train"]
+    assert len(set(drawn)) == 1_000
+    assert set(drawn) <= set(train)
+    # A thousand of ten thousand at random: half of them are in either half, give or take 16.
+    assert abs(int((drawn < np.median(train)).sum()) - 500) < 80
     assert np.array_equal(part.splits["test"], whole.splits["test"])
+    assert np.array_equal(dataset_of("mini", 1_000, root).splits["train"], drawn)
+
+
+def test_a_part_of_all_is_all(root):
+    whole = dataset_of("mini", None, root).splits["train"]
+    assert np.array_equal(dataset_of("mini", len(whole), root).splits["train"], whole)
 
 
 def error_of_the_mean(root) -> float:
@@ -99,14 +160,13 @@ def test_a_run_learns_and_is_tested(root, row):
 
 def test_a_quick_study_from_its_command_to_its_page(root, tmp_path, monkeypatch, capsys):
     rows = ["quantile_attn + local", "sort"]
-    words = ["accuracy", "--quick", "--data", "mini", "--seeds", "0", "--rows", *rows]
-    words += ["--root", str(root), "--out", str(tmp_path / "out.jsonl")]
-    words += ["--markdown", str(tmp_path / "page.md"), "--figure", str(tmp_path / "figure.png")]
-    monkeypatch.setattr("sys.argv", words)
-    main()
+    words = ["--quick", "--data", "mini", "--seeds", 0, "--rows", *rows]
+    words += ["--root", root, "--out", tmp_path / "out.jsonl"]
+    words += ["--markdown", tmp_path / "page.md", "--figure", tmp_path / "figure.png"]
+    call(monkeypatch, *words)
     first = capsys.readouterr().out
     monkeypatch.setattr(training, "train", None)  # a second call would fail if it trained
-    main()
+    call(monkeypatch, *words)
     assert capsys.readouterr().out == first
     assert first.strip() in (tmp_path / "page.md").read_text()
     finished = JsonLines(tmp_path / "out.jsonl").lines
@@ -129,8 +189,10 @@ def test_rows_that_are_timed_in_turns_have_these_times_in_the_table(root, monkey
     found = time_in_turns("mini", ["sort", CHEMPROP, COMMAND], 1, root, repeats=1)
     assert [line["timed"] for line in found] == ["sort"]
     assert found[0]["ms"] > 0
-    timed = {"timed": "graphormer", "data": "qm9-gap", "ms": 0.5}
-    runs = retimed(list(lines()), [timed | {"ms": 9.0}, timed, timed | {"data": "mini", "ms": 7.0}])
+    timed = {"timed": "graphormer", "data": "qm9-gap", "model": OURS["graphormer"], "threads": 1}
+    others = [{"data": "mini"}, {"model": OURS["sort"]}, {"threads": 2}]
+    ms = [timed | {"ms": 9.0}, timed | {"ms": 0.5}, *(timed | one | {"ms": 7.0} for one in others)]
+    runs = retimed(list(lines()), ms)
     seconds = {run["row"]: run["cpu_seconds"] for run in runs}
     assert seconds["graphormer"] == pytest.approx(0.5e-3 * 400_000)
     assert seconds["quantile_attn + local"] == 80.0
@@ -144,7 +206,7 @@ def test_the_command_is_run_to_its_end_and_its_metrics_are_read(root):
 
 
 def test_a_child_that_fails_says_why():
-    with pytest.raises(RuntimeError, match="no such thing"):
+    with pytest.raises(ChildError, match="no such thing"):
         run_child([sys.executable, "-c", "raise SystemExit('no such thing')"], threads=1)
 
 
@@ -213,7 +275,7 @@ def lines():
 
 def test_the_table_has_mean_spread_and_time():
     text = table("qm9-gap", list(lines()))
-    assert "### qm9-gap: 20,000 molecules of train, 20 epochs" in text
+    assert "### qm9-gap: 20,000 molecules of train, 15 epochs" in text
     assert "| graphormer | 1,234 | 0.2100 ± 0.0141 | 2 | 100 | 1.00x |" in text
     assert "| quantile_attn + local | 1,234 | 0.1600 ± 0.0141 | 2 | 80 | 0.80x |" in text
     assert "| chemprop |  | 0.3000 | 1 | 80 | 0.80x |" in text
