@@ -11,7 +11,7 @@ from benchmarks.json_lines import Line
 from slicegraph.report.plot import FONT, Plot, label, render
 from slicegraph.report.theme import LIGHT, Theme
 
-_SORTING = ("quantile", "sort", "attn_plus_sort")
+_SORTING = ("quantile", "sort", "attn_plus_sort", "slicegraph")
 _MARGIN = 0.16
 _PLACES = (
     (0, 8, "center"),
@@ -62,7 +62,7 @@ def write_figure(runs: list[Line], file: Path) -> None:
 
 def _draw_legend(axes: Axes, theme: Theme) -> None:
     """What the colours mean, above the axes, where no point is."""
-    for name, colour in (("sorts", theme.first), ("does not sort in its layers", theme.second)):
+    for name, colour in (("sorts in its layers", theme.first), ("does not", theme.second)):
         axes.plot([], [], "o", color=colour, markersize=5, label=name)
     axes.legend(
         loc="lower left",

@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from benchmarks.attentions.methods import METHODS, Method
 from benchmarks.attentions.results import Results
 from benchmarks.attentions.table import best, figures, tables
 
+DOCS = Path(__file__).parents[2] / "docs"
 CELL = Cell("slice_sort", "training", 1024, batch=1, repeats=1)
 FIGURES = {"training": 2.0, "inference": 8.0, "memory": 3_000_000}
 OUTCOMES = {
@@ -168,6 +170,13 @@ def test_a_failure_is_explained_below_the_tables():
     text = tables({("linear", 1024): figures("inference", outcome)}, {1024: 1})
     assert "| Linear attention (elu + 1) | here | failed |" in text
     assert "- Linear attention (elu + 1) at 1K failed: ValueError: no such thing" in text
+
+
+def test_the_page_has_what_the_lines_say(monkeypatch):
+    monkeypatch.setattr("benchmarks.attention.run", None)  # a cell that is not there would fail
+    arguments = parse(["--out", str(DOCS / "attention.jsonl")])
+    text = tables(measure(arguments), batches_of(arguments))
+    assert text in (DOCS / "attention.md").read_text("utf-8")
 
 
 def test_the_figure_is_a_png(tmp_path):
