@@ -37,7 +37,9 @@ class Longformer(torch.nn.Module):
 
 
 class BigBird(torch.nn.Module):
-    """Blocks of 64 rows, of which 3 are random and the outer 2 are global, in training as in use.
+    """Blocks of 64 rows, of which 3 are random and the outer 2 are global.
+
+    In use, transformers takes the first block in place of the random ones.
 
     Args:
         length: the length of all sequences.

@@ -16,7 +16,8 @@ class Sinkformer(MultiHead):
 
     Args:
         channels, heads: as in :class:`~benchmarks.attentions.multi_head.MultiHead`.
-        iterations: how often the rows, and then the columns, are normalised.
+        iterations: how many normalisations, of the rows, of the columns, of the rows and so on;
+            with one it is the softmax.
     """
 
     def __init__(self, channels: int, heads: int, iterations: int = 3) -> None:
@@ -27,9 +28,9 @@ class Sinkformer(MultiHead):
         return self.weights(query, key) @ value
 
     def weights(self, query: Tensor, key: Tensor) -> Tensor:
-        """``[..., N, N]``; the columns sum to one, and the rows too, in the limit."""
+        """``[..., N, N]``; rows and columns sum to one in the limit, and what was last normalised
+        does so from the first."""
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-        for _ in range(self.iterations):
-            scores = scores - scores.logsumexp(dim=-1, keepdim=True)
-            scores = scores - scores.logsumexp(dim=-2, keepdim=True)
+        for step in range(self.iterations):
+            scores = scores - scores.logsumexp(dim=-2 if step % 2 else -1, keepdim=True)
         return scores.exp()

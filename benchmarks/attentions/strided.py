@@ -34,9 +34,8 @@ class StridedAttention(MultiHead):
         first = rows[:, :1] - stride
         columns = first + torch.arange(3 * stride, device=query.device)
         mask = ((rows - columns).abs() < stride) & (columns >= 0) & (columns < length)
-        out = functional.scaled_dot_product_attention(
-            query.unflatten(2, (-1, stride)), self._around(key), self._around(value), mask
-        )
+        blocks = query.unflatten(2, (-1, stride))
+        out = _attention(blocks, self._around(key), self._around(value), mask.unsqueeze(0))
         return out.flatten(2, 3)
 
     def _around(self, x: Tensor) -> Tensor:
@@ -49,5 +48,11 @@ class StridedAttention(MultiHead):
         columns = (
             one.unflatten(2, (-1, self.stride)).transpose(2, 3) for one in (query, key, value)
         )
-        out = functional.scaled_dot_product_attention(*columns)
-        return out.transpose(2, 3).flatten(2, 3)
+        return _attention(*columns).transpose(2, 3).flatten(2, 3)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Of ``[B, H, G, N, D]``; torch has a fused kernel for four dimensions only."""
+    flat = (one.flatten(0, 1) for one in (query, key, value))
+    out = functional.scaled_dot_product_attention(*flat, attn_mask=mask)
+    return out.unflatten(0, query.shape[:2])

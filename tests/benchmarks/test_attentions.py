@@ -64,6 +64,16 @@ def test_rows_and_columns_of_sinkformer_sum_to_one(qkv):
     torch.testing.assert_close(weights.sum(dim=-2), ones)
 
 
+def test_one_normalisation_of_sinkformer_is_the_softmax(qkv):
+    expected = functional.scaled_dot_product_attention(*qkv)
+    torch.testing.assert_close(Sinkformer(32, 4, iterations=1).attend(*qkv), expected)
+
+
+def test_sinkformer_ends_with_the_rows(qkv):
+    weights = Sinkformer(32, 4).weights(*qkv[:2])
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 4, N, dtype=torch.double))
+
+
 def test_sinkformer_scales_the_rows_and_columns_of_attention(qkv):
     """The determinant of a 2 x 2 minor over its products is what no scaling changes."""
     query, key, _ = qkv
