@@ -52,7 +52,7 @@ rows, whatever is asked, and is for whole data sets only."""
 ROWS = (*OURS, *OUTSIDE, *COMMANDS)
 
 BUDGETS: dict[str, dict[str, Any]] = {
-    "qm9-gap": {"epochs": 10, "part": 20_000},
+    "qm9-gap": {"epochs": 8, "part": 20_000},
     "mini": {"epochs": 30},
 }
 """For each data set the epochs, and how many molecules of train; all if not given."""

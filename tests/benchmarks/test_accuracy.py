@@ -275,7 +275,7 @@ def lines():
 
 def test_the_table_has_mean_spread_and_time():
     text = table("qm9-gap", list(lines()))
-    assert "### qm9-gap: 20,000 molecules of train, 10 epochs" in text
+    assert "### qm9-gap: 20,000 molecules of train, 8 epochs" in text
     assert "| graphormer | 1,234 | 0.2100 ± 0.0141 | 2 | 100 | 1.00x |" in text
     assert "| quantile_attn + local | 1,234 | 0.1600 ± 0.0141 | 2 | 80 | 0.80x |" in text
     assert "| chemprop |  | 0.3000 | 1 | 80 | 0.80x |" in text
