@@ -10,7 +10,7 @@ from torch import Tensor
 
 from slicegraph.data.sequences.sequence_set import SequenceSet
 from slicegraph.data.sequences.sequences import cut_note
-from slicegraph.data.sequences.text_tokens import text_reader
+from slicegraph.given_samples import pixels_of, sequences_of
 from slicegraph.models import SequenceSliceformer, VisionSliceformer
 
 _MOST_ELEMENTS = 1 << 18
@@ -49,10 +49,7 @@ class SequencePredictor(SequenceSliceformer):
         """
         towers, vectors = self.config.towers, self.config.in_channels
         samples = [sequences] if isinstance(sequences, str) else sequences
-        arrays = _arrays(_of_towers(samples, towers), self.config)
-        for number, array in enumerate(arrays):
-            _check_sequence(number // towers, array, self.config)
-        arrays = _cut(arrays, self.config.max_length)
+        arrays = _cut(sequences_of(samples, self.config), self.config.max_length)
         sizes = [sum(map(len, arrays[i : i + towers])) for i in range(0, len(arrays), towers)]
 
         def logits(chosen: np.ndarray) -> Tensor:
@@ -87,9 +84,7 @@ class VisionPredictor(VisionSliceformer):
                 from 0 to 255, or numbers from 0 to 1.
             batch_size: how many are computed at once, at most.
         """
-        pixels = np.asarray(images)
-        x = torch.from_numpy(pixels.astype(np.float32))
-        x = x / 255 if pixels.dtype.kind in "ui" else x
+        x = torch.from_numpy(pixels_of(images))
         if x.dim() == 3:
             x = x[:, None]
         sizes = [x[0].numel() if len(x) else 1] * len(x)
@@ -100,36 +95,6 @@ class VisionPredictor(VisionSliceformer):
     ) -> np.ndarray:
         """As `predict`, of samples of a task."""
         return _of_set(self, dataset, positions, batch_size, None)
-
-
-def _of_towers(samples: Sequence[Any] | np.ndarray, towers: int) -> list[Any]:
-    """The sequences of all samples, one after another."""
-    if towers == 1:
-        return list(samples)
-    for number, sample in enumerate(samples):
-        if isinstance(sample, str):
-            raise ValueError(f"predict: sequences[{number}] = {sample!r:.60}, expected a pair")
-    return [one for sample in samples for one in sample]
-
-
-def _arrays(sequences: list[Any], config: Any) -> list[np.ndarray]:
-    dtype = np.float32 if config.in_channels else None
-    if not any(isinstance(one, str) for one in sequences):
-        return [np.asarray(one, dtype) for one in sequences]
-    read = text_reader(config.words, config.vocabulary)
-    return [read(one) if isinstance(one, str) else np.asarray(one, dtype) for one in sequences]
-
-
-def _check_sequence(number: int, array: np.ndarray, config: Any) -> None:
-    if config.in_channels is None:
-        fits = array.ndim == 1 and array.dtype.kind in "ui" and len(array)
-        fits = fits and array.min() >= 0 and array.max() < config.vocabulary
-        wanted = f"tokens from 0 to {config.vocabulary - 1}"
-    else:
-        fits = len(array.shape) and len(array) and array.shape[1:] in ((), (config.in_channels,))
-        wanted = f"numbers of shape [length, {config.in_channels}]"
-    if not fits:
-        raise ValueError(f"predict: sequences[{number}] = {array!r:.60}, expected {wanted}")
 
 
 def _cut(arrays: list[np.ndarray], most: int) -> list[np.ndarray]:
@@ -181,7 +146,7 @@ def _probabilities(
     model.eval()
     try:
         while len(order):
-            count = max(1, min(batch_size, _MOST_ELEMENTS // int(sizes[order[0]])))
+            count = max(1, min(batch_size, _MOST_ELEMENTS // max(1, int(sizes[order[0]]))))
             chosen, order = order[:count], order[count:]
             found[chosen] = logits(chosen).double().softmax(-1).cpu().numpy()
     finally:

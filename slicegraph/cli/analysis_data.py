@@ -27,10 +27,14 @@ class Samples:
 
 def samples_for(model: Any, args: argparse.Namespace) -> Samples:
     """At most ``args.samples`` samples of ``args.data``, or of the run, as the model takes them."""
+    from slicegraph.data.sequences.contents import Request
+    from slicegraph.data.sequences.tasks import check_request
     from slicegraph.predictor import MoleculePredictor
 
     if args.samples < 1:
         raise ValueError(f"--samples {args.samples}, expected at least 1")
+    if args.task is not None:
+        check_request(Request(args.task))
     if isinstance(model, MoleculePredictor):
         return _molecules(model, args)
     if args.data is not None and len(args.data) > 1:

@@ -2,12 +2,42 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from slicegraph.cli.run_data import PREFIX, set_of_run, settings_of_run
 
 if TYPE_CHECKING:
     from slicegraph.data.sequences.sequence_store import SequenceStore
+
+
+class Kind(NamedTuple):
+    """What samples are made of: images, or as many sequences as a sample has, and their elements.
+
+    A model that was saved without its words takes all words.
+    """
+
+    towers: int = 0
+    vocabulary: int | None = None
+    words: tuple[str, ...] = ()
+
+    def takes(self, other: "Kind") -> bool:
+        """Whether a model of this kind takes samples of the other."""
+        return self[:2] == other[:2] and self.words in ((), other.words)
+
+    def __str__(self) -> str:
+        if not self.towers:
+            return "images"
+        return f"{'pairs of ' if self.towers == 2 else ''}sequences of {self._elements}"
+
+    @property
+    def _elements(self) -> str:
+        from slicegraph.data.sequences.text_tokens import BYTES
+
+        if self.vocabulary is None:
+            return "numbers"
+        if self.words:
+            return "words"
+        return "bytes" if self.vocabulary == BYTES else f"{self.vocabulary:,} tokens"
 
 
 def examples_for(model: Any, args: argparse.Namespace) -> tuple["SequenceStore", str]:
@@ -17,8 +47,12 @@ def examples_for(model: Any, args: argparse.Namespace) -> tuple["SequenceStore",
     """
     store, name = _find(model, args)
     own, theirs = _kind_of_model(model), _kind_of_store(store)
-    if own != theirs:
-        raise ValueError(f"{args.model} is a model of {own}, and {name} has {theirs}")
+    if not own.takes(theirs):
+        has = theirs if str(own) != str(theirs) else "others"
+        raise ValueError(
+            f"{args.model} is a model of {own}, and {name} has {has}; name such as the model takes "
+            "with --task and --data, or leave both out for those of its run"
+        )
     return store, name
 
 
@@ -65,20 +99,15 @@ def _task_of_run(settings: Any, args: argparse.Namespace) -> str:
     )
 
 
-def _kind_of_model(model: Any) -> str:
+def _kind_of_model(model: Any) -> Kind:
     from slicegraph.class_predictor import VisionPredictor
 
     if isinstance(model, VisionPredictor):
-        return "images"
-    return _sequences(model.config.vocabulary, model.config.towers)
+        return Kind()
+    return Kind(model.config.towers, model.config.vocabulary, model.config.words)
 
 
-def _kind_of_store(store: "SequenceStore") -> str:
+def _kind_of_store(store: "SequenceStore") -> Kind:
     if store.shape is not None:
-        return "images"
-    return _sequences(store.meta["vocabulary"], store.towers)
-
-
-def _sequences(vocabulary: int | None, towers: int) -> str:
-    what = "numbers" if vocabulary is None else "tokens"
-    return f"{'pairs of ' if towers == 2 else ''}sequences of {what}"
+        return Kind()
+    return Kind(store.towers, store.meta["vocabulary"], tuple(store.meta.get("words", ())))

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from slicegraph.data.sequences.tasks import TASKS
 from slicegraph.data.sets.datasets import table
 
 _HEAD = ("name", "molecules", "task", "metric", "here", "how to get it")
@@ -43,3 +44,4 @@ def run(args: argparse.Namespace) -> None:
         f"\nhere: in {args.root}, as files (yes) or with its molecules ready for training "
         "(prepared); what is not here is downloaded when it is loaded"
     )
+    print(f"tasks of sequences and images, for slicegraph train --task: {', '.join(TASKS)}")

@@ -97,7 +97,7 @@ class SequenceSliceformer(torch.nn.Module):
         if self.config.towers == 1:
             return self._embed(x, mask)
         mask = None if mask is None else mask.flatten(0, 1)
-        return self._embed(x.flatten(0, 1), mask).unflatten(0, (-1, 2))
+        return self._embed(x.flatten(0, 1), mask).unflatten(0, (x.shape[0], 2))
 
     def _embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         elements, ptr = pack(x, mask)

@@ -67,7 +67,9 @@ class VisionSliceformer(torch.nn.Module):
                 f"VisionSliceformer: x has shape {list(x.shape)}, expected "
                 f"[B, {c.image_channels}, {c.image_size}, {c.image_size}]"
             )
-        return functional.pixel_unshuffle(x, c.patch_size).flatten(2).transpose(1, 2)
+        # Of no images torch makes no patches: the sizes are written out.
+        size = (x.shape[0], c.image_channels * c.patch_size**2, c.num_patches)
+        return functional.pixel_unshuffle(x, c.patch_size).reshape(size).transpose(1, 2)
 
     def save(self, folder: str | Path) -> None:
         """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`."""

@@ -41,11 +41,11 @@ class PaddedSets:
         """``[T, C]`` to ``[B, length, C]``, with zeros in the places that no row takes."""
         if not self.full:
             rows = _Spread.apply(rows, self.slots, self.num_sets * self.length)
-        return rows.view(self.num_sets, self.length, -1)
+        return rows.view(self.num_sets, self.length, rows.shape[1])
 
     def unpad(self, x: Tensor) -> Tensor:
         """``[B, length, C]`` to ``[T, C]``."""
-        rows = x.reshape(self.num_sets * self.length, -1)
+        rows = x.reshape(self.num_sets * self.length, x.shape[2])
         return rows if self.full else _Collect.apply(rows, self.slots)
 
 

@@ -67,7 +67,8 @@ class PairBias:
         return self._join(functional.scaled_dot_product_attention(q, k, v, bias, dropped))
 
     def _split(self, rows: Tensor) -> Tensor:
-        return self.sets.pad(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        heads = (self.heads, rows.shape[1] // self.heads)
+        return self.sets.pad(rows).unflatten(-1, heads).transpose(1, 2)
 
     def _join(self, x: Tensor) -> Tensor:
         return self.sets.unpad(x.transpose(1, 2).flatten(2))

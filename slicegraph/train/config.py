@@ -49,7 +49,9 @@ class TrainConfig:
     metric: str | None = _setting(None, "csv: mae, rmse, rocauc, ap or acc", "data")
     unit: str | None = _setting(None, "the unit of the targets", "data")
 
-    preset: str = _setting(DEFAULT, "the size of the model, and how it is trained", "model")
+    preset: str | None = _setting(
+        None, "the size of the model, and how it is trained (mini)", "model"
+    )
     model: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "what differs from the preset", "group": "model"}
     )
@@ -122,11 +124,10 @@ class TrainConfig:
     def resolved(self) -> "TrainConfig":
         """With what was left open chosen by the preset and the data."""
         data: str | None = self.data or DEFAULT
-        preset = self.preset
+        preset = DEFAULT
         if self.task in TASK_PRESETS:
-            data = named_files(self.data, self.task, DEFAULT)
-            preset = TASK_PRESETS[self.task] if preset == DEFAULT else preset
-        named = replace(self, data=data, preset=preset)
+            data, preset = named_files(self.data, self.task), TASK_PRESETS[self.task]
+        named = replace(self, data=data, preset=self.preset or preset)
         chosen = {
             name: value
             for name, value in recipe(named).items()

@@ -13,7 +13,14 @@ from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import MoleculeData
 from slicegraph.train.saved_model import load_saved
 from slicegraph.train.sequence_data import SequenceData
+from slicegraph.train.setting import DEFAULT
 from slicegraph.train.task_model import fields_of_task, preset_model
+
+_NOT_ENCODER = (
+    *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
+    *("target_std", "words", "dropout", "attention_dropout", "input_dropout"),
+)
+"""The fields that may be others than those of the model that a run starts from."""
 
 
 def initial_model(config: TrainConfig, data: MoleculeData | SequenceData) -> Any:
@@ -22,12 +29,12 @@ def initial_model(config: TrainConfig, data: MoleculeData | SequenceData) -> Any
         fields = _with_settings(config, fields_of_task(config, data.dataset))
         if config.init is None:
             return preset_model(config.preset, fields)
-        return _from_folder(Path(config.init), fields)
+        return _from_folder(Path(config.init), fields, config.model)
     fields = _fields(config, data)
     if config.init is None:
         vocabulary = _vocabulary(data)
-        return GraphSliceformer(preset(config.preset, **(vocabulary | fields)))
-    return _from_folder(Path(config.init), fields)
+        return GraphSliceformer(preset(config.preset or DEFAULT, **(vocabulary | fields)))
+    return _from_folder(Path(config.init), fields, config.model)
 
 
 def _fields(config: TrainConfig, data: MoleculeData) -> dict[str, Any]:
@@ -67,7 +74,7 @@ def _vocabulary(data: MoleculeData) -> dict[str, Any]:
     }
 
 
-def _from_folder(path: Path, fields: dict[str, Any]) -> Any:
+def _from_folder(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:
     if _is_transformers(path):
         return GraphSliceformer.from_huggingface(path, **fields).train()
     old = load_saved(path)
@@ -76,7 +83,7 @@ def _from_folder(path: Path, fields: dict[str, Any]) -> Any:
             f"train: {path} is a {type(old).__name__}, which is for other data than this"
         )
     model = type(old)(type(old.config)(**(dataclasses.asdict(old.config) | fields)))
-    _copy_weights(old, model, path)
+    _copy_weights(old, model, path, given)
     if fields.get("words") and not old.config.words:
         say(
             f"init: {path} was saved without its words; what it has learned of them is of use only "
@@ -91,7 +98,7 @@ def _is_transformers(path: Path) -> bool:
 
 
 @torch.no_grad()
-def _copy_weights(old: torch.nn.Module, new: torch.nn.Module, path: Path) -> None:
+def _copy_weights(old: Any, new: Any, path: Path, given: dict[str, Any]) -> None:
     weights, wanted = old.state_dict(), new.state_dict()
     drawn = []
     for name, tensor in wanted.items():
@@ -100,13 +107,22 @@ def _copy_weights(old: torch.nn.Module, new: torch.nn.Module, path: Path) -> Non
         elif "head." in name:
             drawn.append(name)
         else:
-            found = list(weights[name].shape) if name in weights else "not there"
-            raise ValueError(
-                f"train: {name} of {path} is {found}, this model has {list(tensor.shape)}; leave "
-                "out the settings of the model that differ"
-            )
+            raise ValueError(_misfit(old.config, new.config, path, given))
     if drawn:
         say(f"init: the head of {path} has another size and is drawn anew")
+
+
+def _misfit(old: Any, new: Any, path: Path, given: dict[str, Any]) -> str:
+    """What is different about the encoders, and which of it the user has asked for."""
+    before, now = dataclasses.asdict(old), dataclasses.asdict(new)
+    differ = [name for name in now if now[name] != before[name] and name not in _NOT_ENCODER]
+    text = ", ".join(
+        f"{name}: {before[name]!r:.40} in it, {now[name]!r:.40} here" for name in differ
+    )
+    what, remedy = "task", "start from a model of such data, or leave out init"
+    if set(differ) <= set(given):
+        what, remedy = "settings", "leave out the settings of the model that differ"
+    return f"train: the model of {path} does not fit the {what} ({text}); {remedy}"
 
 
 @rank_zero_only

@@ -47,7 +47,7 @@ _PATIENCE_OF_FILES = 50
 def recipe(config: "TrainConfig") -> dict[str, Any]:
     """The values of the settings that are None; those that say how long only if none does."""
     if config.task in TASK_PRESETS:
-        values = task_recipe(config.preset)
+        values = task_recipe(config.preset or "")
     else:
         values = _of_molecules(config.preset)
     values["patience"] = _PATIENCE_OF_FILES if config.is_table else 0
@@ -57,7 +57,7 @@ def recipe(config: "TrainConfig") -> dict[str, Any]:
     return values
 
 
-def _of_molecules(preset: str) -> dict[str, Any]:
+def _of_molecules(preset: str | None) -> dict[str, Any]:
     if preset == "mini":
         return dict(MINI)
     if preset in _LEARNING_RATES:

@@ -34,6 +34,7 @@ from slicegraph.train.random_state import RandomState
 from slicegraph.train.result import RunResult, write_results
 from slicegraph.train.run_folder import RunFolder, refuse_used
 from slicegraph.train.sequence_data import SequenceData
+from slicegraph.train.setting import DEFAULT
 from slicegraph.train.start import RunStart
 from slicegraph.train.stop import StepLimit, StopOnSignal, Stopped
 from slicegraph.train.task_model import preset_model
@@ -88,7 +89,7 @@ def _check_early(config: TrainConfig) -> None:
             if config.task in TASK_PRESETS:
                 preset_model(config.preset, config.model)
             else:
-                GraphSliceformer(preset(config.preset, **config.model))
+                GraphSliceformer(preset(config.preset or DEFAULT, **config.model))
     check_logger(config.logger)
     if config.out is not None:
         rank_zero_only(refuse_used)(Path(config.out))

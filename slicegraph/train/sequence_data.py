@@ -41,7 +41,7 @@ class SequenceData(RunData[SequenceSet]):
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:
         batches = BatchesOfTask(self.dataset, split, self._max_length())
-        sizes = self.dataset.store.lengths[batches.positions]
+        sizes = self.dataset.store.lengths_read(batches.positions, batches.max_length)
         sampler = SizeGroupedBatchSampler(
             sizes, batch_size, rank=self.rank, world=self.world, **options
         )

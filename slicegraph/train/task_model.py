@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TaskModel = SequenceSliceformer | VisionSliceformer
 
 
-def preset_model(name: str, fields: dict[str, Any]) -> TaskModel:
+def preset_model(name: str | None, fields: dict[str, Any]) -> TaskModel:
     """A new model of a preset of sequences or images, with some fields changed."""
     if name in VISION_PRESETS:
         return VisionSliceformer(vision_preset(name, **fields))
@@ -31,7 +31,7 @@ def preset_model(name: str, fields: dict[str, Any]) -> TaskModel:
 def image_size(config: TrainConfig) -> int | None:
     """The height and width of the images that the model takes."""
     given = config.model.get("image_size")
-    return given or VISION_PRESETS.get(config.preset, {}).get("image_size")
+    return given or VISION_PRESETS.get(config.preset or "", {}).get("image_size")
 
 
 def fields_of_task(config: TrainConfig, dataset: "SequenceSet") -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 from support.quick_analysis import make_analysis_quick, numbers
 from support.small_models import save_model, small_model, write_checkpoint
 from support.stripes import write_stripes
+from support.task_files import write_reviews
 from support.tiny_run import write_table
 from support.traced_models import image_model, sequence_model
 
@@ -15,17 +16,22 @@ from slicegraph.data.sequences.contents import join
 from slicegraph.data.sequences.sequence_store import SequenceStore, write_sequences
 from slicegraph.train import TrainConfig
 
+WORDS = ("<pad>", "<unk>", "fine")
 MODELS = {
     "images": image_model,
-    "sequences of tokens": sequence_model,
+    "sequences of 16 tokens": sequence_model,
+    "sequences of bytes": lambda: sequence_model(vocabulary=256),
+    "sequences of words": lambda: sequence_model(vocabulary=300, words=WORDS),
     "sequences of numbers": lambda: sequence_model(vocabulary=None, in_channels=1),
-    "pairs of sequences of tokens": lambda: sequence_model(towers=2),
+    "pairs of sequences of 16 tokens": lambda: sequence_model(towers=2),
 }
 STORES = {
     "images": {"vocabulary": 256, "shape": (1, 8, 8)},
-    "sequences of tokens": {"vocabulary": 16},
+    "sequences of 16 tokens": {"vocabulary": 16},
+    "sequences of bytes": {"vocabulary": 256},
+    "sequences of words": {"vocabulary": 300, "words": WORDS},
     "sequences of numbers": {"vocabulary": None},
-    "pairs of sequences of tokens": {"vocabulary": 16, "towers": 2},
+    "pairs of sequences of 16 tokens": {"vocabulary": 16, "towers": 2},
 }
 
 
@@ -35,9 +41,9 @@ def quick(tmp_path, monkeypatch):
     make_analysis_quick(monkeypatch)
 
 
-def write_store(kind: str) -> None:
+def write_store(kind: str, **others) -> None:
     """Four samples of 64 elements of zero."""
-    options = STORES[kind]
+    options = STORES[kind] | others
     dtype = np.float32 if options["vocabulary"] is None else np.uint8
     count = 4 * options.get("towers", 1)
     sequences = join([np.zeros(64, dtype)] * count, np.zeros(4, np.int64))
@@ -63,7 +69,31 @@ def test_a_model_takes_data_of_its_kind_and_no_other(capsys, own, theirs):
     told = capsys.readouterr().err
     assert status == (0 if own == theirs else 2), told
     if own != theirs:
-        assert f"error: model is a model of {own}, and store has {theirs}\n" in told
+        assert f"error: model is a model of {own}, and store has {theirs}; name such" in told
+
+
+def test_a_model_takes_words_of_the_numbers_that_it_knows(capsys):
+    write_store("sequences of words", words=("<pad>", "<unk>", "dull"))
+    MODELS["sequences of words"]().save("model")
+    assert main(["analyze", "model", "--data", "store"]) == 2
+    assert "is a model of sequences of words, and store has others; " in capsys.readouterr().err
+    sequence_model(vocabulary=300).save("saved without words")
+    assert main(["analyze", "saved without words", "--data", "store"]) == 0
+
+
+def test_a_model_of_words_is_not_analysed_on_bytes(capsys):
+    write_reviews(Path("reviews"), 10)
+    sequence_model(vocabulary=300, words=WORDS).save("model")
+    assert main(["analyze", "model", "--task", "text", "--data", "reviews"]) == 2
+    told = capsys.readouterr().err
+    assert "model is a model of sequences of words, and reviews has sequences of bytes; " in told
+
+
+@pytest.mark.parametrize("kind", ["graph", "image"])
+def test_a_task_that_there_is_not_is_refused_with_those_that_there_are(capsys, kind):
+    save_model(Path("model")) if kind == "graph" else image_model().save("model")
+    assert main(["analyze", "model", "--task", "bogus"]) == 2
+    assert "there is no task 'bogus'; there are listops, text, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -86,7 +116,7 @@ def test_molecules_and_tasks_are_kept_apart(capsys, model, words, message):
 def test_a_checkpoint_is_the_twin_of_the_folder_of_a_run(kind):
     kind("sort").save("mine/model")
     write_checkpoint(Path("other/checkpoints/best.ckpt"), kind("qkv"))
-    write_store("images" if kind is image_model else "sequences of tokens")
+    write_store("images" if kind is image_model else "sequences of 16 tokens")
     for words in (
         ["mine", "--twin", "other/checkpoints/best.ckpt"],
         ["other/checkpoints/best.ckpt", "--twin", "mine"],

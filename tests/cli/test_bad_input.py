@@ -143,6 +143,10 @@ def test_a_folder_that_may_not_be_written_to(failure, monkeypatch):
     [
         (["prepare", "moon", "--out", "store"], "no data set 'moon'; there are mini, "),
         ([*TRAIN, "--data", "moon"], "no data set 'moon'; there are mini, "),
+        (
+            [*TRAIN, "--data", "digits"],
+            "'digits' is a task, not a data set of molecules; slicegraph ",
+        ),
         ([*TRAIN, "--data", "table.csv"], "'table.csv' is a file; say csv:table.csv"),
         ([*TRAIN, "--data", "csv:table.csv", "--target", "mass"], "no column 'mass'; its columns"),
         ([*OWN, "--split", "odd"], "split = 'odd', expected random, scaffold"),

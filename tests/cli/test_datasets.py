@@ -4,6 +4,7 @@ import pytest
 from support.ogb_folders import write_lsc, write_mol
 
 from slicegraph.cli import main
+from slicegraph.data.sequences.tasks import TASKS
 from slicegraph.data.sets import qm9
 from slicegraph.data.sets.datasets import load, names
 
@@ -57,6 +58,11 @@ def test_files_that_are_here_are_told_from_prepared_molecules(lines, tmp_path):
 def test_qm9_is_here_when_its_package_is_installed(lines, monkeypatch, folder, here):
     monkeypatch.setattr(qm9, "qm9_folder", lambda: folder)
     assert here in lines()["qm9-gap"]
+
+
+def test_the_last_line_names_the_tasks(lines):
+    *_, last = lines().values()
+    assert last.endswith(f"slicegraph train --task: {', '.join(TASKS)}")
 
 
 def test_nothing_is_written(lines, tmp_path):

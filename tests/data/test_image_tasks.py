@@ -66,12 +66,67 @@ def test_pictures_that_cannot_be_read_are_left_out_and_named(tmp_path):
         assert ((x[:, 1] == 200).all((1, 2)) == (y == 1)).all()
 
 
+def save_pictures(folder, picture, ending: str, **options) -> None:
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True)
+        for number in range(10):
+            picture.save(folder / name / f"{number}{ending}", **options)
+
+
+SHADES = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
+
+
+@pytest.mark.parametrize("ending", [".png", ".tif", ".TIFF", ".pgm"])
+def test_grey_of_16_bits_keeps_its_shades(tmp_path, ending):
+    deep = Image.fromarray(SHADES.astype(np.uint16) * 257)
+    save_pictures(tmp_path / "pictures", deep, ending)
+    pictures = load_task("images", tmp_path, tmp_path / "pictures", image_size=8)
+    assert (pictures.arrays("train")[0] == SHADES).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_a_picture_whose_white_is_not_known_is_refused(tmp_path, dtype):
+    save_pictures(tmp_path / "pictures", Image.fromarray(SHADES.astype(dtype)), ".tif")
+    with pytest.raises(
+        TaskError, match=r"\d\.tif: the picture has shades of 32 bits \(mode [IF]\)"
+    ):
+        load_task("images", tmp_path, tmp_path / "pictures")
+
+
+def test_a_picture_is_upright(tmp_path):
+    exif = Image.Exif()
+    exif[274] = 6  # orientation: the first row is the right side
+    save_pictures(tmp_path / "pictures", Image.fromarray(SHADES), ".png", exif=exif)
+    pictures = load_task("images", tmp_path, tmp_path / "pictures", image_size=8)
+    assert (pictures.arrays("train")[0] == np.rot90(SHADES, -1)).all()
+
+
+def test_files_that_may_be_missed_are_named_and_notes_are_not(tmp_path):
+    folder = tmp_path / "pictures"
+    write_pictures(folder, 10)
+    for name in ("dark/x.heic", "dark/boxes.txt", "README.md", "light/.hidden.heic", ".git/head"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+    paint(folder / "stray.png", 50, 1)
+    for _ in range(2):  # when it is written, and when it is there
+        with pytest.warns(UserWarning, match=r"2 files are not read, .* such as .*dark/x\.heic"):
+            pictures = load_task("images", tmp_path, folder)
+    assert pictures.source["not_read"] == [str(folder / "dark/x.heic"), str(folder / "stray.png")]
+
+
+def test_a_folder_beside_those_of_splits_is_named(tmp_path):
+    for name in ("train", "test", "extra"):
+        write_pictures(tmp_path / "pictures" / name, 10)
+    with pytest.warns(UserWarning, match=r"20 files are not read, .* such as .*extra/dark/0\.png"):
+        load_task("images", tmp_path, tmp_path / "pictures")
+
+
 def test_a_split_without_a_picture_is_an_error(tmp_path):
     write_pictures(tmp_path / "pictures" / "train", 10)
     write_pictures(tmp_path / "pictures" / "test", 10)
     for path in (tmp_path / "pictures" / "test").rglob("*.png"):
         path.write_bytes(b"")
-    with pytest.raises(TaskError, match="no picture of the split 'test' can be read"):
+    with pytest.raises(TaskError, match=r"no picture of the split 'test' can be read: .*\.png"):
         load_task("images", tmp_path, tmp_path / "pictures")
 
 

@@ -43,23 +43,75 @@ def test_a_line_that_is_no_expression_is_named(tmp_path):
         read_listops(path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "( )", "[MAX 3 4", "[MAX 3 4 ] ]", "[MAX ]", "[MAX 3 [MIN ] ]", "]", "] [MAX 3"),
+        *("3 4", "[MAX 3 4 ] [MIN 1 2 ]", "[MAX 3 4 ] 5", "5 [MAX 3 4 ]"),
+    ],
+)
+def test_what_is_not_one_whole_expression_is_named(tmp_path, text):
+    path = tmp_path / "basic_train.tsv"
+    path.write_text(f"Source\tTarget\n[MAX 3 4 ]\t4\n{text}\t3\n")
+    with pytest.raises(ValueError, match=r"basic_train\.tsv line 3: '.*' is no expression"):
+        read_listops(path)
+
+
+def test_a_digit_is_an_expression(tmp_path):
+    (tmp_path / "basic_train.tsv").write_text("7\t7\n")
+    assert [decode(one) for one in read_listops(tmp_path / "basic_train.tsv")] == ["7"]
+
+
+@pytest.mark.parametrize("label", ["10", "-1", "255", "1.5", "nan", "inf"])
+def test_a_value_that_is_no_digit_is_named(tmp_path, label):
+    path = tmp_path / "basic_train.tsv"
+    path.write_text(f"[MAX 3 4 ]\t4\n[MAX 3 4 ]\t{label}\n")
+    message = rf"basic_train\.tsv line 2: '{label}' is no label, expected 0 to 9"
+    with pytest.raises(ValueError, match=message):
+        read_listops(path)
+
+
+def test_a_label_of_a_pair_or_of_a_picture_is_0_or_1(tmp_path):
+    pairs, table = tmp_path / "new_aan_pairs.train.tsv", tmp_path / "metadata" / "0.npy"
+    pairs.write_text("1\ta\tb\tc\td\n2\ta\tb\tc\td\n")
+    with pytest.raises(ValueError, match=r"train\.tsv line 2: '2' is no label, expected 0 to 1"):
+        read_aan(pairs)
+    table.parent.mkdir()
+    table.write_text("imgs a.png 0 1\nimgs b.png 1 2\n")
+    with pytest.raises(ValueError, match=r"0\.npy line 2: '2' is no label, expected 0 to 1"):
+        list_pathfinder(tmp_path)
+
+
+def test_a_table_of_pathfinder_without_a_row_is_named(tmp_path):
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "metadata" / "0.npy").write_text("\n")
+    with pytest.raises(ValueError, match=r"0\.npy lists no picture"):
+        list_pathfinder(tmp_path)
+
+
 def test_aan_pairs_are_bytes(tmp_path):
     path = tmp_path / "new_aan_pairs.train.tsv"
     path.write_bytes(
-        b'1.0\tP1\tP2\tna\xc3\xafve "text"\tother\n0.0\tP3\tP4\tlonger than ten\t\xff\n'
+        b'1.0\tP1\tP2\tna\xc3\xafve "text"\tother\n0.0\tP3\tP4\t' + b"a" * 5000 + b"\t\xff\n"
     )
-    pairs = read_aan(path, max_length=10)
-    assert texts(pairs) == [b'na\xc3\xafve "te', b"other", b"longer tha", b"\xff"]
+    pairs = read_aan(path)
+    assert texts(pairs) == [b'na\xc3\xafve "text"', b"other", b"a" * 5000, b"\xff"]
     assert pairs.labels.tolist() == [1, 0]
 
 
+def test_an_empty_text_of_a_pair_is_a_space(tmp_path):
+    path = tmp_path / "new_aan_pairs.train.tsv"
+    path.write_text("1\ta\tb\t\tsecond\n0\ta\tb\tfirst\t\n")
+    assert texts(read_aan(path)) == [b" ", b"second", b"first", b" "]
+
+
 def test_imdb_reviews_are_bytes(tmp_path):
-    for name, reviews in {"pos": ["good"], "neg": ["bad", "worse"]}.items():
+    for name, reviews in {"pos": ["good" * 2000], "neg": ["bad", ""]}.items():
         (tmp_path / name).mkdir()
         for i, text in enumerate(reviews):
             (tmp_path / name / f"{i}_1.txt").write_text(text)
-    reviews = read_imdb(tmp_path, max_length=4)
-    assert texts(reviews) == [b"bad", b"wors", b"good"]
+    reviews = read_imdb(tmp_path)
+    assert texts(reviews) == [b"bad", b" ", b"good" * 2000]
     assert reviews.labels.tolist() == [0, 0, 1]
 
 

@@ -83,11 +83,19 @@ def text(root, reviews):
     return load_task("text", root)
 
 
-def test_every_review_of_the_package_is_there_once_by_its_first_bytes(text, reviews):
+def test_every_review_of_the_package_is_there_once_and_whole(text, reviews):
     assert sizes(text) == {"train": 20_000, "valid": 2_500, "test": 2_500}
     opinions = ("negative", "positive")
-    expected = ((review.encode()[:4000], opinions[label]) for review, label in reviews)
+    expected = ((review.encode(), opinions[label]) for review, label in reviews)
     assert Counter(samples(text)) == Counter(expected)
+
+
+def test_what_a_model_cuts_of_the_reviews_is_counted_by_their_whole_lengths(text, reviews):
+    lengths = np.array([len(review.encode()) for review, _ in reviews])
+    longer = (lengths > 4000).sum()
+    assert longer
+    note = text.store.cut_note(np.arange(len(text.store)), 4000)
+    assert note.startswith(f"{longer:,} of 25,000 sequences, the longest of {lengths.max():,}, ")
 
 
 def test_reviews_that_come_in_the_order_of_their_label_are_shuffled(text, reviews):
@@ -104,7 +112,7 @@ def words_of(review: str) -> list[str]:
 @pytest.fixture(scope="module")
 def in_words(text, reviews):
     """The words of every review, in the order of the tasks."""
-    whole = {review.encode()[:4000]: words_of(review) for review, _ in reviews}
+    whole = {review.encode(): words_of(review) for review, _ in reviews}
     return [whole[elements] for elements, _ in samples(text)]
 
 
@@ -121,13 +129,13 @@ def test_known_words_are_the_most_frequent_ones_of_training(encoded, in_words):
     assert min(counts[word] for word in known) >= sorted(counts.values())[-15_998]
 
 
-def test_a_review_is_its_first_512_words_of_which_others_are_unknown(encoded, text, in_words):
+def test_a_review_is_all_of_its_words_of_which_rare_ones_are_unknown(encoded, text, in_words):
     assert sizes(encoded) == sizes(text)
     words = encoded.store.meta["words"]
     numbers = {word: number for number, word in enumerate(words)}
     for i in encoded.splits["test"].tolist():
         tokens, label = encoded.store[i]
-        assert tokens.tolist() == [numbers.get(word, 1) for word in in_words[i][:512]]
+        assert tokens.tolist() == [numbers.get(word, 1) for word in in_words[i]]
         assert label == text.store[i][1]
 
 

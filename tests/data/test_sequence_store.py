@@ -63,6 +63,15 @@ def test_pairs_have_two_rows_each(tmp_path):
     assert [part.tolist() for part in store[1][0]] == [[6], [7, 8, 9, 10]]
 
 
+def test_lengths_are_cut_as_the_sequences_of_a_batch_are(tmp_path):
+    ptr = np.array([0, 2, 5, 6, 10])
+    pairs = Sequences(np.arange(10, dtype=np.uint8), ptr, np.array([1, 0], np.uint8))
+    store = write_sequences(tmp_path / "pairs", pairs, {"train": 2}, ["no", "yes"], 256, towers=2)
+    for most in (None, 1, 2, 3):
+        lengths = store.batch([1, 0], most).mask.sum((1, 2))
+        assert store.lengths_read([1, 0], most).tolist() == lengths.tolist()
+
+
 def test_a_store_pickles_as_its_folder(store):
     assert np.array_equal(pickle.loads(pickle.dumps(store))[3][0], store[3][0])
 

@@ -1,6 +1,7 @@
 """Tasks by name: what they hold, how they are split, what they refuse."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -158,6 +159,25 @@ def test_a_text_is_its_bytes(tmp_path):
     assert text.class_names[label] == "negative"
 
 
+def test_an_empty_review_is_a_space_or_an_unknown_word(tmp_path):
+    write_reviews(tmp_path / "aclImdb", 10)
+    (tmp_path / "aclImdb" / "test" / "neg" / "0_1.txt").write_text("")
+    text, words = (load_task(name, tmp_path, tmp_path / "aclImdb") for name in ("text", "imdb"))
+    first = int(text.splits["test"][0])
+    assert bytes(text.store[first][0]) == b" "
+    assert [words.words[token] for token in words.store[first][0]] == ["<unk>"]
+
+
+def test_a_long_text_is_written_whole(tmp_path):
+    write_reviews(tmp_path / "aclImdb", 10)
+    (tmp_path / "aclImdb" / "test" / "neg" / "0_1.txt").write_text("fine " * 1000)
+    text, words = (load_task(name, tmp_path, tmp_path / "aclImdb") for name in ("text", "imdb"))
+    first = int(text.splits["test"][0])
+    assert text.store.lengths[first] == 5000
+    assert words.store.lengths[first] == 1000
+    assert words.batch([first], max_length=600).x.shape == (1, 600)
+
+
 def test_a_broken_picture_of_pathfinder_is_left_out(tmp_path):
     folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
     write_pathfinder(folder, 12)
@@ -172,9 +192,47 @@ def test_a_picture_of_pathfinder_of_another_size_is_left_out(tmp_path):
     folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
     write_pathfinder(folder, 12)
     Image.new("L", (128, 128), 4).save(folder / "imgs" / "sample_4.png")
-    with pytest.warns(UserWarning, match=r"1 of 12 images .*sample_4\.png"):
+    reason = r"1 of 12 images .*sample_4\.png has \(128, 128\) pixels, expected 32 x 32"
+    with pytest.warns(UserWarning, match=reason):
         pathfinder = load_task("pathfinder", tmp_path, tmp_path)
     assert pathfinder.store.lengths.tolist() == [32 * 32] * 11
+
+
+def test_what_is_wrong_with_pictures_of_which_none_can_be_read_is_told(tmp_path):
+    folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
+    write_pathfinder(folder, 12)
+    for path in (folder / "imgs").iterdir():
+        Image.new("L", (128, 128)).save(path)
+    message = r"'train' can be read: .*sample_\d+\.png has \(128, 128\) pixels, expected 32 x 32"
+    with pytest.raises(TaskError, match=message):
+        load_task("pathfinder", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "Source\tTarget\n"])
+def test_a_file_of_expressions_that_is_empty_is_named(tmp_path, content):
+    for name in ("train", "val", "test"):
+        (tmp_path / f"basic_{name}.tsv").write_text("[MAX 3 0 ]\t3\n")
+    (tmp_path / "basic_val.tsv").write_text(content)
+    with pytest.raises(TaskError, match=r"basic_val\.tsv has no samples"):
+        load_task("listops", tmp_path, tmp_path)
+
+
+def test_a_file_of_pairs_that_is_empty_is_named(tmp_path):
+    for name in ("train", "eval", "test"):
+        (tmp_path / f"new_aan_pairs.{name}.tsv").write_text("1\ta\tb\tc\td\n")
+    (tmp_path / "new_aan_pairs.eval.tsv").write_text("\n")
+    with pytest.raises(TaskError, match=r"new_aan_pairs\.eval\.tsv has no samples"):
+        load_task("retrieval", tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("line", ["1\ta\tb\tc\td\n", "7\ta\tb\tc\td\n"])
+def test_a_load_that_fails_leaves_nothing_behind(tmp_path, line):
+    """Whether before anything is written (a file is missing) or in the middle of it."""
+    for name in ("train", "eval", "test")[: 2 if line.startswith("1") else 3]:
+        (tmp_path / f"new_aan_pairs.{name}.tsv").write_text(line)
+    with pytest.raises(ValueError, match="new_aan_pairs"):
+        load_task("retrieval", tmp_path / "root", tmp_path)
+    assert list((tmp_path / "root" / "tasks").iterdir()) == []
 
 
 def test_blank_lines_at_the_end_are_no_pairs(tmp_path):
@@ -218,6 +276,28 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, name, 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(TaskError, match=message):
         load_task(name, tmp_path)
+
+
+def test_a_package_without_the_data_is_named_with_the_version_that_has_it(tmp_path, monkeypatch):
+    aeon = SimpleNamespace(__version__="1.7.2", datasets=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "aeon", aeon)
+    with pytest.raises(TaskError, match=r"'acsf1' needs aeon < 1\.7, and aeon 1\.7\.2 has its"):
+        load_task("acsf1", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("image", "CIFAR-10"),
+        ("images", "CIFAR-10"),
+        ("text", "the folder aclImdb"),
+        ("listops", "the folder lra_release"),
+    ],
+)
+def test_a_file_where_a_folder_is_expected_is_named(tmp_path, name, what):
+    (tmp_path / "README.md").write_text("no data")
+    with pytest.raises(TaskError, match=rf"README\.md is no folder; --data is {what}"):
+        load_task(name, tmp_path, tmp_path / "README.md")
 
 
 def test_missing_reviews_are_named_with_their_extra(tmp_path, monkeypatch):

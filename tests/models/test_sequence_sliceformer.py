@@ -55,6 +55,29 @@ def test_a_padded_batch_gives_what_each_sequence_alone_gives(mixer, order, reado
 
 
 @pytest.mark.parametrize(("mixer", "order"), MIXERS)
+@pytest.mark.parametrize("readout", ["cls", "mean", "max"])
+@torch.no_grad()
+def test_an_empty_sequence_alone_gives_what_it_gives_in_a_batch(mixer, order, readout):
+    net = model(mixer, order, readout=readout)
+    mask = torch.tensor([[True] * 4, [False] * 4])
+    together = net(tokens(8).view(2, 4), mask)[1:]
+    nothing = tokens(0).view(1, 0)
+    for alone in (net(nothing), net(nothing, nothing > 0), net(tokens(4)[None], mask[1:])):
+        torch.testing.assert_close(alone, together, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("mixer", "order"), MIXERS)
+@pytest.mark.parametrize("readout", ["cls", "mean", "max"])
+@pytest.mark.parametrize("towers", [1, 2])
+def test_a_batch_of_no_sequences_has_no_logits(mixer, order, readout, towers):
+    net = model(mixer, order, readout=readout, towers=towers)
+    x = tokens(0).view((0, 5) if towers == 1 else (0, 2, 5))
+    for mask in (None, x > 0):
+        assert net(x, mask).shape == (0, 3)
+    net(x).sum().backward()
+
+
+@pytest.mark.parametrize(("mixer", "order"), MIXERS)
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 @torch.no_grad()
 def test_vectors_with_positions_and_post_norm_are_padding_invariant_too(mixer, order, positions):
@@ -137,6 +160,11 @@ def test_an_image_does_not_depend_on_the_batch(mixer, order):
     images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     alone = torch.cat([net(image[None]) for image in images])
     torch.testing.assert_close(net(images), alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mixer", "order"), MIXERS)
+def test_a_batch_of_no_images_has_no_logits(mixer, order):
+    assert vision(mixer, order)(torch.zeros(0, 1, 8, 8)).shape == (0, 3)
 
 
 def test_patches_go_row_by_row():

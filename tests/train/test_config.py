@@ -89,6 +89,13 @@ def test_who_says_how_long_is_not_contradicted_by_the_preset():
     assert TrainConfig(epochs=3).resolved().min_steps is None
 
 
+def test_without_a_preset_and_data_mini_is_trained_on_mini():
+    config = TrainConfig().resolved()
+    assert (config.preset, config.data) == ("mini", "mini")
+    assert config.resolved() == config
+    assert TrainConfig(preset="mini", data="mini").resolved() == config
+
+
 def test_a_flag_overrides_the_file_and_the_other_way_to_say_how_long():
     file = {"lr": 1.0, "max_steps": 10, "min_steps": 5, "model": {"heads": 2, "mixer": "attn"}}
     merged = _merged(file, {"epochs": 3, "model": {"mixer": "qkv"}})

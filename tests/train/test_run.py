@@ -206,7 +206,8 @@ def test_fine_tuning_starts_from_the_weights_and_draws_a_head_of_another_size(
 
 def test_fine_tuning_refuses_settings_that_do_not_fit(finished, tmp_path):
     config = tiny_config(tmp_path, init=str(finished.folder), model={"channels": 32})
-    with pytest.raises(ValueError, match="leave out the settings of the model"):
+    message = r"the settings \(channels: 16 in it, 32 here\); leave out the settings of the model"
+    with pytest.raises(ValueError, match=message):
         train(config, progress=False)
 
 

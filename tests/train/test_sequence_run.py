@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,7 +49,7 @@ def expressions(folder, **settings) -> TrainConfig:
     return stripes(
         folder,
         task="listops",
-        data="mini",
+        data=None,
         examples=40,
         epochs=1,
         **{"model": {**MODEL, "max_length": 64}, **settings},
@@ -244,6 +245,12 @@ def test_a_run_starts_from_the_weights_of_another(finished, tmp_path):
     )
 
 
+def test_a_run_that_starts_from_a_model_of_other_images_says_what_differs(finished, tmp_path):
+    message = r"run does not fit the task \(image_size: 8 in it, 32 here\); start from a model of"
+    with pytest.raises(ValueError, match=message):
+        train(stripes(tmp_path, init=str(finished.folder), model={}), progress=False)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -254,6 +261,9 @@ def test_a_run_starts_from_the_weights_of_another(finished, tmp_path):
         ({"examples": 9}, "examples is for a task by name"),
         ({"task": "digits", "preset": "sliceformer-base"}, "there is no preset 'sliceformer-base'"),
         ({"task": "retrieval"}, "task 'retrieval' has no data of its own"),
+        ({"task": "digits", "preset": "mini"}, "no preset 'mini' for a task; there are text-"),
+        ({"task": "digits", "data": "mini"}, "has data of its own; leave out --data mini"),
+        ({"task": "listops", "data": "mini"}, "there is no mini; --data is the folder lra_release"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(tmp_path, settings, message):
@@ -290,6 +300,14 @@ def test_a_task_by_name_chooses_data_preset_and_recipe():
     assert TrainConfig(task="text", preset="lra-text").resolved().preset == "lra-text"
 
 
+def test_settings_of_older_runs_and_of_new_ones_are_read_alike(tmp_path):
+    config = TrainConfig(task="digits").resolved()
+    older = replace(config, data="digits")
+    for settings in (config, older):
+        (tmp_path / "config.yaml").write_text(settings.to_yaml())
+        assert TrainConfig.read(tmp_path / "config.yaml").resolved() == config
+
+
 def test_series_of_numbers_are_trained_on_with_the_splits_of_their_archive(tmp_path, monkeypatch):
     def load_acsf1(split):
         rng = np.random.default_rng(len(split))
@@ -298,7 +316,7 @@ def test_series_of_numbers_are_trained_on_with_the_splits_of_their_archive(tmp_p
 
     datasets = SimpleNamespace(load_acsf1=load_acsf1)
     monkeypatch.setitem(sys.modules, "aeon", SimpleNamespace(datasets=datasets))
-    result = train(stripes(tmp_path, task="acsf1", data="mini", model=MODEL), progress=False)
+    result = train(stripes(tmp_path, task="acsf1", data=None, model=MODEL), progress=False)
     card = json.loads((result.folder / "data.json").read_text())
     assert card["splits"] == {"train": 18, "valid": 2, "test": 20}
     assert card["class_names"] == ["a", "b"]

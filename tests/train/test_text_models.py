@@ -203,6 +203,12 @@ def test_a_model_of_256_tokens_reads_the_bytes_of_texts():
     np.testing.assert_array_equal(found, expected)
 
 
+def test_an_empty_text_is_predicted_as_it_is_trained_on():
+    model = small(towers=2)
+    expected = model.predict([(list(b" "), list(b"other"))])
+    np.testing.assert_array_equal(model.predict([("", "other")]), expected)
+
+
 def test_a_model_of_pairs_reads_pairs_of_texts():
     model = small(towers=2)
     expected = model.predict([(list(b"one"), list(b"another"))])

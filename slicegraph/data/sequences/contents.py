@@ -52,8 +52,11 @@ class Request:
                 f"task {self.task!r} has no data of its own; name {what} with --data, beside "
                 f"--task {self.task}"
             )
-        if not self.data.exists():
-            raise TaskError(f"there is no {self.data}; --data is {what}")
+        if not self.data.is_dir():
+            problem = (
+                f"{self.data} is no folder" if self.data.exists() else f"there is no {self.data}"
+            )
+            raise TaskError(f"{problem}; --data is {what}")
         return self.data
 
 
@@ -94,24 +97,34 @@ def readable(
     """The samples of labelled files, those of the first split first.
 
     A file that cannot be read is left out: once the last sample is there, it is not counted in
-    ``splits`` any more, and ``source["left_out"]`` names it.
+    ``splits`` any more, ``source["left_out"]`` names it, and ``source["left_out_because"]`` says
+    what is wrong with the first.
     """
     from PIL.Image import DecompressionBombError
 
     left_out: list[str] = []
+    reason = ""
     names = [name for name, count in splits.items() for _ in range(count)]
     for (path, label), split in zip(files, names, strict=True):
         try:
             elements = read(path)
-        except (*_DAMAGE, DecompressionBombError):
+        except (*_DAMAGE, DecompressionBombError) as error:
             splits[split] -= 1
+            reason = reason or _reason(path, error)
             left_out.append(str(path))
         else:
             yield [elements], label
     if left_out:
-        source["left_out"] = left_out
+        source |= {"left_out": left_out, "left_out_because": reason}
     if empty := [name for name, count in splits.items() if not count]:
-        raise TaskError(f"no picture of the split {empty[0]!r} can be read")
+        raise TaskError(
+            f"no picture of the split {empty[0]!r} can be read: {reason or 'it has none'}"
+        )
+
+
+def _reason(path: Path, error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text if str(path) in text else f"{path}: {text}"
 
 
 def join(sequences: Sequence[np.ndarray], labels: Sequence[int] | np.ndarray) -> Sequences:

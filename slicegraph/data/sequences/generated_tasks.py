@@ -1,7 +1,7 @@
 """ListOps, Pathfinder and Path-X: generated, or from the files of the Long Range Arena."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,14 @@ def find_file(folder: Path, name: str) -> Path:
     return found
 
 
+def file_splits(paths: list[Path], counts: Iterable[int]) -> dict[str, int]:
+    """How many samples each split has, a file for each; raises for a file that has none."""
+    found = dict(zip(paths, counts, strict=True))
+    if empty := [path for path, count in found.items() if not count]:
+        raise TaskError(f"{empty[0]} has no samples, expected at least one")
+    return dict(zip(SPLIT_NAMES, found.values(), strict=True))
+
+
 def _splits(count: int) -> dict[str, int]:
     if count < 10:
         raise TaskError(f"examples = {count}, expected at least 10")
@@ -106,7 +114,7 @@ def _pictures(count: int, size: int) -> Iterator[Sequences]:
 def _official_listops(folder: Path) -> Contents:
     paths = [find_file(folder, name) for name in _FILES]
     parts = [lra_files.read_listops(path) for path in paths]
-    splits = {name: len(part) for name, part in zip(SPLIT_NAMES, parts, strict=True)}
+    splits = file_splits(paths, map(len, parts))
     return Contents(parts, splits, _DIGITS, len(TOKENS), source={"files": "lra_release"})
 
 

@@ -11,7 +11,8 @@ Dogs-vs-Cats), or what the table of Tiny-ImageNet's `val` says. The splits are:
 | train, val | val is test, a tenth of train is valid |
 | train | all of train at random by seed 0, 80/10/10 |
 
-A test without classes (`test1` of Dogs-vs-Cats, `test` of Tiny-ImageNet) is left alone.
+A test without classes (`test1` of Dogs-vs-Cats, `test` of Tiny-ImageNet) is left alone. Other files
+are not read either, and are named unless they are hidden or by their ending lists and notes.
 """
 
 from collections.abc import Iterator
@@ -30,30 +31,33 @@ _SPLITS = {
     **{"train": "train", "val": "valid", "valid": "valid", "validation": "valid"},
     **{"test": "test", "test1": "test"},
 }
-_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
+_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"}
+_NOTES = {".txt", ".md", ".csv", ".tsv", ".json", ".xml", ".db", ".ini"}
 _UNSORTED, _TABLE = "images", "val_annotations.txt"
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """The files and labels of pictures, those of the first split first."""
+    """The files and labels of pictures, those of the first split first; the files not read."""
 
     class_names: list[str]
     files: Labelled
     splits: dict[str, int]
+    others: list[Path]
 
 
 def find_pictures(folder: Path) -> Pictures:
     """The pictures of a folder; raises if their classes or splits cannot be told."""
     places = _places(folder)
     found = {split: _with_class(place) for split, place in places.items()}
-    if "test" in found and not found["test"] and _pictures(places["test"]):
+    alone = [places["test"]] if found.get("test") == [] and _pictures(places["test"]) else []
+    if alone:
         del found["test"]
     names = sorted({name for _, name in found["train"]})
     if len(names) < 2:
         raise TaskError(f"{places['train']} has pictures of {len(names)} classes; --data is {WHAT}")
     parts = {split: _labelled(places[split], found[split], names) for split in found}
-    return Pictures(names, *_divided(parts))
+    return Pictures(names, *_divided(parts), list(_others(folder, parts, alone)))
 
 
 def _places(folder: Path) -> dict[str, Path]:
@@ -120,6 +124,17 @@ def _labelled(folder: Path, found: list[tuple[Path, str]], names: list[str]) -> 
     if unknown := {name for _, name in found} - set(number):
         raise TaskError(f"{folder} has the class {min(unknown)!r}, which train has not")
     return [(path, number[name]) for path, name in found]
+
+
+def _others(folder: Path, parts: dict[str, Labelled], alone: list[Path]) -> Iterator[Path]:
+    """The files that are neither read nor left alone: some may be samples that are missed."""
+    known = {path for part in parts.values() for path, _ in part}
+    for path in sorted(folder.rglob("*")):
+        if path in known or path.suffix.lower() in _NOTES or not path.is_file():
+            continue
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not hidden and not any(map(path.is_relative_to, alone)):
+            yield path
 
 
 def _subfolders(folder: Path) -> list[Path]:

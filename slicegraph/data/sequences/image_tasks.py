@@ -20,6 +20,7 @@ from slicegraph.data.sequences.contents import (
     with_valid,
 )
 from slicegraph.data.sequences.image_folders import WHAT, find_pictures
+from slicegraph.data.sequences.picture_shades import with_shades
 
 _DIGITS = tuple(map(str, range(10)))
 _SIZE = 32
@@ -88,17 +89,20 @@ def _grey(pixels: np.ndarray) -> np.ndarray:
 
 def _folder(folder: Path, mode: str, size: int, shape: tuple[int, int, int] | None) -> Contents:
     found = find_pictures(folder)
-    source = {"files": folder.name, "image_size": size}
+    source: dict[str, Any] = {"files": folder.name, "image_size": size}
+    if found.others:
+        source["not_read"] = [str(path) for path in found.others]
     read = partial(_read, mode=mode, size=size)
     samples = readable(found.files, read, found.splits, source)
     return Contents(in_parts(samples), found.splits, found.class_names, source=source, shape=shape)
 
 
 def _read(path: Path, mode: str, size: int) -> np.ndarray:
-    """The pixels, colour by colour; of what is not square, the middle."""
+    """The pixels, colour by colour, upright as EXIF has it; of what is not square, the middle."""
     from PIL import Image, ImageOps
 
     with Image.open(path) as picture:
-        fitted = ImageOps.fit(picture.convert(mode), (size, size))
+        ImageOps.exif_transpose(picture, in_place=True)
+        fitted = ImageOps.fit(with_shades(picture, mode), (size, size))
     pixels = np.asarray(fitted, np.uint8)
     return (pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels).ravel()

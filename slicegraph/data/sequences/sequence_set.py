@@ -54,9 +54,9 @@ class SequenceSet:
         """The samples at these positions, as tensors that a model takes."""
         return example_batch(self.store, positions, max_length)
 
-    def arrays(self, split: str) -> tuple[np.ndarray, np.ndarray]:
+    def arrays(self, split: str, max_length: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """All images ``[n, C, H, W]`` (or padded sequences ``[n, N]``) of a split, and labels."""
-        found = self.store.batch(self.splits[split])
+        found = self.store.batch(self.splits[split], max_length)
         shape = self.store.shape
         return found.x if shape is None else found.x.reshape(-1, *shape), found.y
 

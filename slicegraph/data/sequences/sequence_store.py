@@ -110,8 +110,14 @@ class SequenceStore:
 
     def cut_note(self, indices: Sequence[int] | np.ndarray, max_length: int | None) -> str:
         """How many sequences of these samples are longer than that, in words; nothing if none."""
-        lengths = self.sequences.lengths.reshape(-1, self.towers)[np.asarray(indices, np.int64)]
-        return cut_note(lengths.ravel(), max_length)
+        return cut_note(self._each_length(indices).ravel(), max_length)
+
+    def lengths_read(
+        self, indices: Sequence[int] | np.ndarray, max_length: int | None
+    ) -> np.ndarray:
+        """The lengths of these samples, cut as `batch` cuts them; of a pair, of both together."""
+        lengths = self._each_length(indices)
+        return (lengths if max_length is None else np.minimum(lengths, max_length)).sum(1)
 
     @property
     def towers(self) -> int:
@@ -140,6 +146,10 @@ class SequenceStore:
 
     def __reduce__(self) -> tuple[type, tuple[Path, bool]]:
         return type(self), (self.folder, False)
+
+    def _each_length(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+        """``[n, towers]``"""
+        return self.sequences.lengths.reshape(-1, self.towers)[np.asarray(indices, np.int64)]
 
     def _map(self, name: str) -> np.ndarray:
         return np.load(self.folder / name, mmap_mode="r", allow_pickle=False)

@@ -5,7 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from slicegraph.data.sequences.contents import Contents, Request, in_parts, needs, with_valid
+from slicegraph.data.sequences.contents import (
+    Contents,
+    Request,
+    TaskError,
+    in_parts,
+    needs,
+    with_valid,
+)
 
 
 def series(request: Request) -> Contents:
@@ -14,7 +21,14 @@ def series(request: Request) -> Contents:
         from aeon import datasets
     except ModuleNotFoundError:
         raise needs(request.task, "aeon", "series") from None
-    load: Any = getattr(datasets, f"load_{_LOADERS[request.task]}")
+    load: Any = getattr(datasets, f"load_{request.task}", None)
+    if load is None:
+        from aeon import __version__
+
+        raise TaskError(
+            f"task {request.task!r} needs aeon < 1.7, and aeon {__version__} has its data no more; "
+            "pip install 'slicegraph[series]'"
+        )
     with warnings.catch_warnings():
         # aeon 1.6 says that 1.7, which the extra leaves out, has the data no more.
         warnings.filterwarnings("ignore", ".*deprecated", FutureWarning)
@@ -28,6 +42,3 @@ def series(request: Request) -> Contents:
     samples, splits = with_valid(*parts)
     sequences = in_parts(samples, np.float32)
     return Contents(sequences, splits, names, vocabulary=None, source={"package": "aeon"})
-
-
-_LOADERS = {"acsf1": "acsf1", "osuleaf": "osuleaf"}

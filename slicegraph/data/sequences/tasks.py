@@ -13,9 +13,10 @@
 
 import hashlib
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from slicegraph.data.store.folder_lock import FolderLock
 from slicegraph.data.store.layout import META
 
 _PATIENCE = 600.0
-_VERSION = 2
+_VERSION = 3
 """Counts the changes of what is generated or read: what was written before is made again."""
 
 
@@ -99,17 +100,13 @@ def load_task(
     task = check_request(request)
     folder = _folder(Path(root), request)
     if not (folder / META).is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with FolderLock(folder / "write.lock", _PATIENCE):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FolderLock(folder.with_suffix(".lock"), _PATIENCE):
             if not (folder / META).is_file():
-                _write(folder, task.make(request))
+                _write(folder, task, request)
     store = SequenceStore(folder)
-    if left_out := store.meta["source"].get("left_out"):
-        warnings.warn(
-            f"{name}: {len(left_out)} of {len(left_out) + len(store)} {task.noun} cannot be read "
-            f"and are left out, such as {left_out[0]}; {folder / META} names them",
-            stacklevel=2,
-        )
+    for text in _missing(store, task.noun):
+        warnings.warn(f"{name}: {text}; {folder / META} names them", stacklevel=2)
     return SequenceSet(name, store, task.noun)
 
 
@@ -145,8 +142,29 @@ def _folder(root: Path, request: Request) -> Path:
     return asked
 
 
-def _write(folder: Path, found: Contents) -> None:
-    write_sequences(folder, **{name: getattr(found, name) for name in found.__dataclass_fields__})
+def _write(folder: Path, task: SequenceTask, request: Request) -> None:
+    """All of it, or nothing."""
+    try:
+        found = task.make(request)
+        write_sequences(folder, **{one.name: getattr(found, one.name) for one in fields(found)})
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _missing(store: SequenceStore, noun: str) -> Iterator[str]:
+    """What there is of the files of the user, but not in the store, in words."""
+    source = store.meta["source"]
+    if left_out := source.get("left_out"):
+        yield (
+            f"{len(left_out)} of {len(left_out) + len(store)} {noun} cannot be read and are left "
+            f"out (the first: {source['left_out_because']})"
+        )
+    if others := source.get("not_read"):
+        yield (
+            f"{len(others)} files are not read, for they are no pictures by their endings or have "
+            f"no class, such as {others[0]}"
+        )
 
 
 def _key(request: Request) -> str:

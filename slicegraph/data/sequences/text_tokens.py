@@ -9,7 +9,8 @@ import numpy as np
 
 VOCABULARY, PADDING, UNKNOWN = 16_000, "<pad>", "<unk>"
 BYTES = 256
-_MOST_WORDS = 512
+EMPTY = b" "
+"""What stands for a text without bytes, as a model reads no empty sequence."""
 _WORD, _TAG = re.compile(r"[a-z0-9']+"), re.compile(r"<[^>]*>")
 
 
@@ -21,7 +22,7 @@ def text_reader(words: Sequence[str], tokens: int | None) -> Callable[[str], np.
         tokens: how many the model has.
     """
     if words:
-        return partial(encode, number=word_numbers(words), most=None)
+        return partial(encode, number=word_numbers(words))
     if tokens == BYTES:
         return byte_tokens
     raise ValueError(
@@ -46,10 +47,10 @@ def word_numbers(words: Sequence[str]) -> dict[str, int]:
     return {word: place for place, word in enumerate(words)}
 
 
-def encode(text: str, number: dict[str, int], most: int | None = _MOST_WORDS) -> np.ndarray:
-    """The numbers of the first words of a text; one that has none is one unknown word."""
+def encode(text: str, number: dict[str, int]) -> np.ndarray:
+    """The numbers of the words of a text; one that has none is one unknown word."""
     unknown = number[UNKNOWN]
-    found = [number.get(word, unknown) for word in split_words(text)[:most]]
+    found = [number.get(word, unknown) for word in split_words(text)]
     return np.array(found or [unknown], np.uint16)
 
 
@@ -59,5 +60,5 @@ def split_words(text: str) -> list[str]:
 
 
 def byte_tokens(text: str) -> np.ndarray:
-    """The bytes of a text in UTF-8."""
-    return np.frombuffer(text.encode(), np.uint8)
+    """The bytes of a text in UTF-8; one that has none is a space."""
+    return np.frombuffer(text.encode() or EMPTY, np.uint8)

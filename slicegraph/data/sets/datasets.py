@@ -167,6 +167,8 @@ def _order(name: str) -> tuple[bool, str]:
 
 
 def _source(name: str, root: str | Path, options: dict[str, Any]) -> Source:
+    from slicegraph.data.sequences.tasks import TASKS
+
     if name.startswith(PREFIX):
         return FileSource(name, root, **options)
     known = _factories()
@@ -175,6 +177,10 @@ def _source(name: str, root: str | Path, options: dict[str, Any]) -> Source:
     if name not in known:
         if Path(name).is_file():
             raise ValueError(f"{name!r} is a file; say {PREFIX}{name}")
+        if name in TASKS:
+            raise ValueError(
+                f"{name!r} is a task, not a data set of molecules; slicegraph train --task {name}"
+            )
         raise ValueError(
             f"there is no data set {name!r}; there are {', '.join(known)}, and {PREFIX}PATH for a "
             "file of your own"
