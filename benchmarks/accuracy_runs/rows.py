@@ -22,8 +22,6 @@ OURS: dict[str, dict[str, Any]] = {
     "graphormer": _QKV,
     "graphormer, 128 wide": _QKV | _wide(128),
     "sort_attn": _PAPER,
-    "sort_attn, 120 wide": _PAPER | _wide(120),
-    "sort_attn, 7 layers": _PAPER | {"num_layers": 7},
     "sort_attn, interleave": _PAPER | {"order": "interleave"},
     "sort_attn, max_exchange": _PAPER | {"order": "max_exchange"},
     "sort_attn, pivot": _PAPER | {"align": "pivot"},
