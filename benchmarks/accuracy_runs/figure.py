@@ -1,10 +1,12 @@
 """The error against the time of training, a point a row."""
 
+from math import log
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from benchmarks.accuracy_runs.rows import ROWS
 from benchmarks.json_lines import Line
@@ -36,6 +38,11 @@ _LETTER, _LINE = 0.0062, 0.042
 """A letter's width and a line's height, in shares of the axes."""
 
 
+_LEADER = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 3}
+_ENDS = {"left": (0.0, 0.5), "center": (0.5, 0.5), "right": (1.0, 0.5)}
+"""The line from a name to its point, and where it begins."""
+
+
 class Point(NamedTuple):
     seconds: float
     error: float
@@ -52,6 +59,10 @@ def write_figure(runs: list[Line], file: Path) -> None:
         for point, place in zip(points, places_of_names(points), strict=True):
             _draw(axes, theme, point, *_PLACES[place])
         _draw_legend(axes, theme)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=[1, 2, 5]))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.margins(x=_MARGIN, y=_MARGIN)
         label(axes, theme, "CPU seconds of training", "test MAE (eV)")
 
@@ -99,7 +110,7 @@ def places_of_names(points: list[Point]) -> list[int]:
 
 def _shares(points: list[Point]) -> list[tuple[float, float]]:
     """Where the points lie, in shares of the axes."""
-    columns = [p.seconds for p in points], [p.error for p in points]
+    columns = [log(p.seconds) for p in points], [p.error for p in points]
     within = []
     for values in columns:
         size = max(values) - min(values) or 1.0
@@ -140,4 +151,5 @@ def _draw(axes: Axes, theme: Theme, point: Point, right: int, up: int, align: st
         va="center",
         fontsize=FONT - 1.5,
         color=theme.text,
+        arrowprops=_LEADER | {"color": theme.muted, "relpos": _ENDS[align]},
     )
