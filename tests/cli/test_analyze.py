@@ -192,5 +192,5 @@ def test_the_spectra_of_a_twin_are_printed_layer_by_layer(tmp_path, capsys):
 def test_samples_that_the_model_cannot_read_are_refused(tmp_path, listops, capsys):
     sequence_model(vocabulary=3).save(tmp_path / "words")
     assert main(["analyze", str(tmp_path / "words"), "--data", str(listops)]) == 2
-    message = "words is a model of sequences of 3 tokens, and lists has sequences of 16 tokens; name"
+    message = "words is a model of sequences of 3 tokens, and lists has sequences of 16 tokens"
     assert message in capsys.readouterr().err
