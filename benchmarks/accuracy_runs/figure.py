@@ -38,6 +38,7 @@ _LETTER, _LINE = 0.0062, 0.042
 """A letter's width and a line's height, in shares of the axes."""
 
 
+_LEAST_SECONDS = 0.1  # a quick run may take less than what is recorded
 _LEADER = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 3}
 _ENDS = {"left": (0.0, 0.5), "center": (0.5, 0.5), "right": (1.0, 0.5)}
 """The line from a name to its point, and where it begins."""
@@ -91,7 +92,7 @@ def points_of(runs: list[Line]) -> list[Point]:
     for name in ROWS:
         if own := [run for run in runs if run["row"] == name]:
             errors = [run["test"] for run in own]
-            seconds = mean(run["cpu_seconds"] for run in own)
+            seconds = max(mean(run["cpu_seconds"] for run in own), _LEAST_SECONDS)
             points.append(Point(seconds, mean(errors), min(errors), max(errors), name))
     return sorted(points)
 
