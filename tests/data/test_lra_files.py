@@ -20,6 +20,12 @@ def texts(sequences) -> list[bytes]:
     return [one.tobytes() for one in sequences]
 
 
+def write_table(folder, text):
+    """The table of pictures of a Pathfinder folder."""
+    (folder / "metadata").mkdir()
+    (folder / "metadata" / "0.npy").write_text(text)
+
+
 def test_listops(tmp_path):
     path = tmp_path / "basic_train.tsv"
     path.write_text(
@@ -72,19 +78,17 @@ def test_a_value_that_is_no_digit_is_named(tmp_path, label):
 
 
 def test_a_label_of_a_pair_or_of_a_picture_is_0_or_1(tmp_path):
-    pairs, table = tmp_path / "new_aan_pairs.train.tsv", tmp_path / "metadata" / "0.npy"
+    pairs = tmp_path / "new_aan_pairs.train.tsv"
     pairs.write_text("1\ta\tb\tc\td\n2\ta\tb\tc\td\n")
     with pytest.raises(ValueError, match=r"train\.tsv line 2: '2' is no label, expected 0 to 1"):
         read_aan(pairs)
-    table.parent.mkdir()
-    table.write_text("imgs a.png 0 1\nimgs b.png 1 2\n")
+    write_table(tmp_path, "imgs a.png 0 1\nimgs b.png 1 2\n")
     with pytest.raises(ValueError, match=r"0\.npy line 2: '2' is no label, expected 0 to 1"):
         list_pathfinder(tmp_path)
 
 
 def test_a_table_of_pathfinder_without_a_row_is_named(tmp_path):
-    (tmp_path / "metadata").mkdir()
-    (tmp_path / "metadata" / "0.npy").write_text("\n")
+    write_table(tmp_path, "\n")
     with pytest.raises(ValueError, match=r"0\.npy lists no picture"):
         list_pathfinder(tmp_path)
 
@@ -164,8 +168,7 @@ def test_a_table_of_pathfinder_that_is_neither_is_named(tmp_path):
 
 
 def test_a_row_of_pathfinder_without_a_label_is_named(tmp_path):
-    (tmp_path / "metadata").mkdir()
-    (tmp_path / "metadata" / "0.npy").write_text("imgs a.png 0 1\n\nimgs b.png 1\n\n")
+    write_table(tmp_path, "imgs a.png 0 1\n\nimgs b.png 1\n\n")
     with pytest.raises(ValueError, match=r"0\.npy line 2: \[\] names no picture"):
         list_pathfinder(tmp_path)
 
