@@ -11,12 +11,18 @@ is used as it is, with its own projections.
   freed memory back at once.
 
 Training and inference of a method at a length are measured once, each in a process of its own. The
-median of three timed steps counts, after one that does not; a step that takes ten seconds or more
-is timed once, and in training that is the step of the memory. A process that would pass the limit
-of memory or time is stopped, and its cell says so. The batch is the same for all methods at a
-length: that of the paper, 32, up to 4K; of longer sequences, of which 32 do not fit, one. Lengths
-are multiples of 1,024, as the methods with blocks need: all blocks, buckets, windows and strides
-are 64 long. A finished cell is a line of the output file and is not measured again.
+median of three timed steps counts, after one that does not; fewer steps are timed once they have
+taken ten seconds. Timed steps find the memory that was freed before them, as in `slicegraph train`:
+left alone, the C library keeps it or gives it back by chance, which moved a method by a half from
+process to process. Training with a batch is the exception, as not all methods have room for what is
+kept: there every large tensor of every method is new, and a first step of ten seconds or more, that
+of the memory, is the timed one.
+
+A process that would pass the limit of memory or time is stopped, and its cell says so. The batch is
+the same for all methods at a length: that of the paper, 32, up to 4K; of longer sequences, of which
+32 do not fit, one. Lengths are multiples of 1,024, as the methods with blocks need: all blocks,
+buckets, windows and strides are 64 long. A finished cell is a line of the output file and is not
+measured again.
 """
 
 import argparse
@@ -81,7 +87,8 @@ def measure(arguments: argparse.Namespace) -> Outcomes:
         for method in arguments.methods:
             outcomes[method, length] = {}
             for phase in PHASES:
-                outcome = _outcome_of(Cell(method, phase, length, batch, *limits), results)
+                keeps = phase == "inference" or batch == 1
+                outcome = _outcome_of(Cell(method, phase, length, batch, *limits, keeps), results)
                 outcomes[method, length] |= figures(phase, outcome)
     return outcomes
 

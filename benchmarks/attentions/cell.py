@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -18,10 +19,12 @@ from torch.nn import functional
 from benchmarks.attentions.encoder import VOCABULARY, Encoder
 from benchmarks.attentions.methods import METHODS
 from benchmarks.peak import peak_bytes_of
+from slicegraph.train.freed_memory import freed_memory_kept
 
 WARM_UP_LENGTH = 1024  # the shortest that BigBird takes is 704
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of mallopt, in malloc.h
-ENOUGH_SECONDS = 10.0  # of timed steps: the noise of a machine is shorter than that
+ENOUGH_SECONDS = 10.0  # of timed steps
+LONG_SECONDS = 30.0  # of a call: what only the first one does hardly counts
 
 PHASES = {"training": ("training", "memory"), "inference": ("inference",)}
 """What a process measures, and the figures that come of it."""
@@ -38,6 +41,9 @@ class Cell:
         threads: of torch.
         repeats: of the timed steps, of which the median counts; fewer if they are long.
         gigabytes, seconds: what the process may allocate, and how long it may take.
+        keeps: whether timed steps find the memory that the steps before have freed. If not, large
+            tensors are new in every step: what is kept falls into pieces, for which some methods
+            have no room.
     """
 
     method: str
@@ -48,6 +54,7 @@ class Cell:
     repeats: int = 3
     gigabytes: float = 16.0
     seconds: float = 120.0
+    keeps: bool = True
 
 
 def training_and_inference(cell: Cell) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -80,26 +87,34 @@ def measure(cell: Cell) -> dict[str, float]:
 
 def _measure_training(cell: Cell) -> dict[str, float]:
     """Steps a second, and what the first step adds to the memory."""
-    c_library = ctypes.CDLL(None)
-    c_library.mallopt(MMAP_THRESHOLD, 1 << 16)  # gives freed tensors back at once
+    _give_back(all_but=1 << 16 if cell.keeps else 32 << 20)
     warm_up, _ = training_and_inference(replace(cell, length=WARM_UP_LENGTH, batch=1))
     warm_up()
     train, _ = training_and_inference(cell)
     start = time.perf_counter()
     peak = peak_bytes_of(train)
-    first = time.perf_counter() - start
-    c_library.mallopt(MMAP_THRESHOLD, 32 << 20)  # where the library's own threshold ends up
-    c_library.mallopt(TRIM_THRESHOLD, 64 << 20)
-    # A long step has tensors so large that freed ones are given back at once in any case.
-    seconds = first if first >= ENOUGH_SECONDS else seconds_of(train, cell.repeats)
+    seconds = time.perf_counter() - start
+    if cell.keeps:
+        with freed_memory_kept():
+            seconds = seconds_of(train, cell.repeats)
+    elif seconds < ENOUGH_SECONDS:
+        seconds = seconds_of(train, cell.repeats)
     return {"training": 1 / seconds, "memory": peak}
 
 
+def _give_back(all_but: int) -> None:
+    """Has the C library hand freed tensors of so many bytes and more back at once."""
+    c_library = ctypes.CDLL(None)
+    c_library.mallopt(MMAP_THRESHOLD, all_but)
+    c_library.mallopt(TRIM_THRESHOLD, 2 * all_but)
+
+
 def _measure_inference(cell: Cell) -> dict[str, float]:
-    """Steps a second, in a process that has never trained: the memory that training leaves behind
+    """Steps a second, in a process that has never trained: what training leaves behind in memory
     speeds up some methods by half."""
     _, infer = training_and_inference(cell)
-    return {"inference": 1 / seconds_of(infer, cell.repeats)}
+    with freed_memory_kept() if cell.keeps else nullcontext():
+        return {"inference": 1 / seconds_of(infer, cell.repeats)}
 
 
 def seconds_of(
@@ -107,14 +122,14 @@ def seconds_of(
 ) -> float:
     """The median time of a call, after one that does not count.
 
-    No call follows once `ENOUGH_SECONDS` are timed, and a first call as long as that counts itself.
+    No call follows once `ENOUGH_SECONDS` are timed; a first call of `LONG_SECONDS` counts itself.
     """
     times: list[float] = []
     for number in range(repeats + 1):
         start = clock()
         run()
         times.append(clock() - start)
-        if number == 0 and times[0] < ENOUGH_SECONDS:
+        if number == 0 and times[0] < LONG_SECONDS:
             times.clear()
         if sum(times) >= ENOUGH_SECONDS:
             break

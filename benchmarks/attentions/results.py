@@ -33,6 +33,6 @@ class Results(JsonLines):
 def _answers(line: Outcome, cell: Cell) -> bool:
     """Whether the line is of this cell; one that was stopped must have had as much room."""
     asked = asdict(cell)
-    same = all(line[name] == asked[name] for name in asked if name not in LIMITS.values())
+    same = all(line.get(name) == asked[name] for name in asked if name not in LIMITS.values())
     limit = LIMITS.get(line.get("outcome", ""))
     return same and (limit is None or line[limit] >= asked[limit])

@@ -48,7 +48,8 @@ def test_a_cell_answers_with_the_figures_of_its_phase(phase, measures):
     [
         ([5.0, 1.0, 3.0, 2.0], 4, 2.0),  # three after the warm-up
         ([9.0, 6.0, 5.0, 1.0], 3, 5.5),  # two of them are enough
-        ([20.0, 1.0, 1.0, 1.0], 1, 20.0),  # the first alone is
+        ([20.0, 12.0, 1.0, 1.0], 2, 12.0),  # one of them is
+        ([40.0, 1.0, 1.0, 1.0], 1, 40.0),  # the first alone is long
     ],
 )
 def test_long_steps_are_timed_less_often(taken, calls, seconds):
@@ -59,6 +60,30 @@ def test_long_steps_are_timed_less_often(taken, calls, seconds):
 
     assert seconds_of(run, repeats=3, clock=lambda: now[0]) == seconds
     assert len(left) == len(taken) - calls
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_cell_without_kept_memory_answers_too(phase):
+    assert min(process.run(replace(CELL, phase=phase, keeps=False)).values()) > 0
+
+
+def test_memory_is_kept_but_for_training_with_a_batch(monkeypatch, tmp_path):
+    kept = {}
+
+    def run(cell):
+        kept[cell.phase, cell.batch] = cell.keeps
+        return dict.fromkeys(PHASES[cell.phase], 1.0)
+
+    monkeypatch.setattr("benchmarks.attention.run", run)
+    for batch in ("1", "2"):
+        words = ["--methods", "linear", "--lengths", "1024", "--batch", batch]
+        measure(parse([*words, "--out", str(tmp_path / "out.jsonl")]))
+    assert kept == {
+        ("training", 1): True,
+        ("inference", 1): True,
+        ("training", 2): False,
+        ("inference", 2): True,
+    }
 
 
 def test_a_cell_that_needs_more_than_its_memory_says_so():
