@@ -14,7 +14,7 @@ from slicegraph.given_samples import pixels_of, sequences_of
 from slicegraph.models import SequenceSliceformer, VisionSliceformer
 
 _MOST_ELEMENTS = 1 << 18
-"""Elements in a batch: of long sequences fewer are taken at once."""
+"""Elements or patches in a batch: of long sequences fewer are taken at once."""
 
 
 class SequencePredictor(SequenceSliceformer):
@@ -42,9 +42,10 @@ class SequencePredictor(SequenceSliceformer):
         a warning.
 
         Args:
-            sequences: arrays or lists of tokens; of vectors, ``[length]`` or ``[length,
-                in_channels]``; texts, for a model of words (``config.words``) or of bytes (256
-                tokens), or one text; for a model of pairs, pairs of them.
+            sequences: arrays or lists of tokens; of vectors, ``[length, in_channels]``, or
+                ``[length]`` if there is one channel; texts, for a model of words
+                (``config.words``) or of bytes (256 tokens), or one text; for a model of pairs,
+                pairs of them.
             batch_size: how many are computed at once, at most.
         """
         towers, vectors = self.config.towers, self.config.in_channels
@@ -62,7 +63,9 @@ class SequencePredictor(SequenceSliceformer):
         self, dataset: SequenceSet, positions: np.ndarray, batch_size: int = 64
     ) -> np.ndarray:
         """As `predict`, of samples of a task."""
-        return _of_set(self, dataset, positions, batch_size, self.config.max_length)
+        length = self.config.max_length
+        sizes = dataset.store.lengths_read(positions, length)
+        return _of_set(self, dataset, positions, sizes, batch_size, length)
 
 
 class VisionPredictor(VisionSliceformer):
@@ -87,14 +90,15 @@ class VisionPredictor(VisionSliceformer):
         x = torch.from_numpy(pixels_of(images))
         if x.dim() == 3:
             x = x[:, None]
-        sizes = [x[0].numel() if len(x) else 1] * len(x)
+        sizes = [self.config.num_patches] * len(x)
         return _probabilities(self, sizes, batch_size, lambda chosen: self(x[chosen].to(_at(self))))
 
     def predict_set(
         self, dataset: SequenceSet, positions: np.ndarray, batch_size: int = 64
     ) -> np.ndarray:
         """As `predict`, of samples of a task."""
-        return _of_set(self, dataset, positions, batch_size, None)
+        sizes = [self.config.num_patches] * len(positions)
+        return _of_set(self, dataset, positions, sizes, batch_size)
 
 
 def _cut(arrays: list[np.ndarray], most: int) -> list[np.ndarray]:
@@ -113,18 +117,23 @@ def _padded(
         mask = mask.reshape(-1, 2, mask.shape[1])
     shape = (*mask.shape, vectors) if vectors else mask.shape
     x = np.zeros(shape, np.float32 if vectors else np.int64)
-    x[mask] = np.concatenate([arrays[row] for row in rows]).reshape(-1, *shape[mask.ndim :])
+    x[mask] = np.concatenate([arrays[row].reshape(-1, *shape[mask.ndim :]) for row in rows])
     return torch.from_numpy(x), torch.from_numpy(mask)
 
 
 def _of_set(
-    model: Any, dataset: SequenceSet, positions: np.ndarray, batch_size: int, length: int | None
+    model: Any,
+    dataset: SequenceSet,
+    positions: np.ndarray,
+    sizes: Sequence[int] | np.ndarray,
+    batch_size: int,
+    length: int | None = None,
 ) -> np.ndarray:
     def logits(chosen: np.ndarray) -> Tensor:
         batch = dataset.batch(positions[chosen], length).to(_at(model))
         return model.score(batch)[:, 0]
 
-    return _probabilities(model, dataset.store.lengths[positions], batch_size, logits)
+    return _probabilities(model, sizes, batch_size, logits)
 
 
 def _at(model: torch.nn.Module) -> torch.device:

@@ -29,14 +29,14 @@ def pixels_of(images: Any) -> np.ndarray:
 
 def sequences_of(samples: Sequence[Any] | np.ndarray, config: Any) -> list[np.ndarray]:
     """The sequences of all samples, one after another, of a pair both."""
-    sequences = list(samples) if config.towers == 1 else _of_pairs(samples)
+    sequences = list(samples) if config.towers == 1 else _of_pairs(list(samples))
     arrays = _arrays(sequences, config)
     for number, array in enumerate(arrays):
         _check_sequence(number // config.towers, array, config)
     return arrays
 
 
-def _of_pairs(samples: Sequence[Any] | np.ndarray) -> list[Any]:
+def _of_pairs(samples: list[Any]) -> list[Any]:
     for number, sample in enumerate(samples):
         if isinstance(sample, str) or not hasattr(sample, "__len__") or len(sample) != 2:
             raise ValueError(f"predict: sequences[{number}] = {sample!r:.60}, expected a pair")
@@ -56,7 +56,8 @@ def _check_sequence(number: int, array: np.ndarray, config: Any) -> None:
         fits = fits and array.min() >= 0 and array.max() < config.vocabulary
         wanted = f"tokens from 0 to {config.vocabulary - 1}"
     else:
-        fits = array.ndim and len(array) and array.shape[1:] in ((), (config.in_channels,))
+        rows = ((config.in_channels,), ()) if config.in_channels == 1 else ((config.in_channels,),)
+        fits = array.ndim and len(array) and array.shape[1:] in rows
         fits = fits and array.dtype.kind in _NUMBERS
         wanted = f"numbers of shape [length, {config.in_channels}]"
     if not fits:

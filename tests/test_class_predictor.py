@@ -104,6 +104,45 @@ def test_a_pair_may_be_an_array():
     np.testing.assert_array_equal(model.predict(pairs), expected)
 
 
+def test_pairs_may_come_one_after_another():
+    model, first, second = sequences(towers=2), [[1, 2], [3]], [[4], [5, 6]]
+    expected = model.predict(list(zip(first, second, strict=True)))
+    np.testing.assert_array_equal(model.predict(zip(first, second, strict=True)), expected)
+
+
+def test_a_series_of_one_channel_may_be_a_column_or_not():
+    model, series = sequences(vocabulary=None, in_channels=1), np.linspace(0, 1, 6)
+    mixed = model.predict([series, series[:, None]])
+    np.testing.assert_array_equal(mixed[0], mixed[1])
+
+
+@pytest.mark.parametrize("length", [3, 4])
+def test_a_series_without_channels_is_refused_where_there_are_several(length):
+    model = sequences(vocabulary=None, in_channels=3)
+    with pytest.raises(
+        ValueError, match=r"sequences\[0\] = .*, expected numbers of shape \[length, 3"
+    ):
+        model.predict([np.zeros(length)])
+
+
+def test_large_images_are_predicted_together(monkeypatch):
+    model = VisionPredictor(VisionSliceformerConfig(**MODEL, num_classes=3))
+    sizes = []
+    monkeypatch.setattr(model, "forward", lambda x: sizes.append(len(x)) or torch.zeros(len(x), 3))
+    model.predict(np.zeros((8, 3, 224, 224), np.uint8), batch_size=4)
+    assert sizes == [4, 4]
+
+
+def test_samples_of_a_set_are_batched_by_what_is_read_of_them(tmp_path, monkeypatch):
+    parts = [np.zeros(1 << 17, np.uint8)] * 4
+    store = write_sequences(tmp_path, join(parts, [0, 1, 0, 1]), {"test": 4}, ["a", "b"], 256)
+    model, sizes = sequences(max_length=16), []
+    whole = model.forward
+    monkeypatch.setattr(model, "forward", lambda x, mask: sizes.append(len(x)) or whole(x, mask))
+    model.predict_set(SequenceSet("text", store), np.arange(4))
+    assert sizes == [4]
+
+
 @pytest.mark.parametrize("mixer", ["sort", "qkv"])
 def test_empty_samples_of_a_set_are_predicted_as_among_others(tmp_path, mixer):
     parts = [np.zeros(0, np.uint8), np.arange(5, dtype=np.uint8), np.zeros(0, np.uint8)]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slicegraph.cli.model_arguments import add_model, check_new_file, load_model
-from slicegraph.cli.run_data import PREFIX, columns, data_of_run, numbers
+from slicegraph.cli.run_data import PREFIX, columns, data_of_run, numbers, root_of_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", metavar="NAME", help="a data set by name, or csv:PATH; of a task, its files")
     add("--split", default="valid", help="a split of it, or all for all of it (%(default)s)")
-    add("--root", default="dataset", help="the folder of the data sets (%(default)s)")
+    add("--root", help="the folder of the data sets (that of the run, or dataset)")
     add("--out", metavar="FILE", help="a .csv to write, a row for each molecule")
     add("--force", action="store_true", help="replace the file if it exists")
     own = parser.add_argument_group("options for csv:PATH, as in `slicegraph train`").add_argument
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out:
         check_new_file(Path(args.out), args.force)
     model = load_model(args)
+    args.root = args.root or root_of_run(args.model)
     if not isinstance(model, MoleculePredictor):
         evaluate_task(model, args)
         return

@@ -41,6 +41,12 @@ def settings_of_run(model: Path) -> Any:
     return None
 
 
+def root_of_run(model: str) -> str:
+    """The folder of the data sets of the run that made a model, if it is here, or the usual one."""
+    settings = settings_of_run(Path(model))
+    return settings.root if settings is not None and Path(settings.root).is_dir() else "dataset"
+
+
 def set_of_run(
     settings: Any, root: str, data: str | None = None, words: Sequence[str] = ()
 ) -> "SequenceSet":

@@ -14,11 +14,10 @@ def load_saved(path: Path) -> Any:
     return load(place) if place.is_dir() else load_checkpoint(place)
 
 
-def saved_words(path: Path) -> tuple[str, ...]:
-    """The words that such a model knows, without its weights; none if it reads no words."""
+def saved_config(path: Path) -> dict[str, Any]:
+    """The fields of the configuration of such a model."""
     place = _place(path)
-    config = read_config(place) if place.is_dir() else read_checkpoint(place)[0]
-    return tuple(config.get("words") or ())
+    return read_config(place) if place.is_dir() else read_checkpoint(place)[0]
 
 
 def _place(path: Path) -> Path:

@@ -14,8 +14,8 @@ from slicegraph.data.sequences.sequences import cut_note
 from slicegraph.data.sequences.tasks import load_task
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
-from slicegraph.train.saved_model import saved_words
-from slicegraph.train.task_model import image_size
+from slicegraph.train.saved_model import saved_config
+from slicegraph.train.task_model import preset_image_size
 
 
 class BatchesOfTask(Dataset[ExampleBatch]):
@@ -37,7 +37,8 @@ class SequenceData(RunData[SequenceSet]):
 
     def _load(self, progress: bool) -> SequenceSet:
         init = self.config.init
-        return load_set(self.config, () if init is None else saved_words(Path(init)))
+        saved = {} if init is None else saved_config(Path(init))
+        return load_set(self.config, saved.get("words") or (), saved.get("image_size"))
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:
         batches = BatchesOfTask(self.dataset, split, self._max_length())
@@ -59,10 +60,19 @@ class SequenceData(RunData[SequenceSet]):
         return getattr(config, "max_length", None)
 
 
-def load_set(config: TrainConfig, words: Sequence[str] = ()) -> SequenceSet:
-    """The task of a run, as its settings describe it, in the words of a model if it has some."""
+def load_set(
+    config: TrainConfig, words: Sequence[str] = (), size: int | None = None
+) -> SequenceSet:
+    """The task of a run, as its settings describe it.
+
+    Args:
+        config: the settings.
+        words: those of the model, if it has some.
+        size: of the images of the model that the run starts from, if it takes such.
+    """
     named = config.task or ""
     # In settings of older runs the name of the task stands for its own data.
     data = None if config.data == named else config.data
-    size = image_size(config) if named == "images" else None
-    return load_task(named, config.root, data, config.examples, size, words)
+    size = config.model.get("image_size") or size or preset_image_size(config)
+    sizes = size if named == "images" else None
+    return load_task(named, config.root, data, config.examples, sizes, words)

@@ -13,6 +13,9 @@ from slicegraph.train.loggers import logger_of
 from slicegraph.train.result import write_data_card
 from slicegraph.train.run_folder import RunFolder
 
+_MOST_CLASSES = 10
+"""How many are named."""
+
 
 class RunStart(Callback):
     """Checks the data, claims the folder on the first rank and tells it to the others.
@@ -75,8 +78,8 @@ class RunStart(Callback):
         if data.remark:
             say(f"note    {data.remark}")
         say(
-            f"task    {dataset.task.kind} of {', '.join(dataset.task.target_names)}{unit}, "
-            f"scored by {dataset.evaluator.name}"
+            f"task    {dataset.task.kind} of {', '.join(dataset.task.target_names)}{unit}"
+            f"{_classes(dataset)}, scored by {dataset.evaluator.name}"
         )
         say(f"model   {self.config.preset}: {parameters:,} parameters, mixer {config.mixer}")
         say(
@@ -84,3 +87,12 @@ class RunStart(Callback):
             f"{dataset.noun} ({data.epochs:,} epochs) on {trainer.world_size} x "
             f"{trainer.strategy.root_device.type}, {self.config.precision}"
         )
+
+
+def _classes(dataset: Any) -> str:
+    """The names of the classes, as far as they have some: folders may be others than one thinks."""
+    names = getattr(dataset, "class_names", ())
+    if not names:
+        return ""
+    shown = ", ".join(names[:_MOST_CLASSES]) + (", ..." if len(names) > _MOST_CLASSES else "")
+    return f" ({len(names)}: {shown})"

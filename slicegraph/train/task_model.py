@@ -28,10 +28,9 @@ def preset_model(name: str | None, fields: dict[str, Any]) -> TaskModel:
     raise ValueError(f"train: there is no preset {name!r} for a task; there are {known}")
 
 
-def image_size(config: TrainConfig) -> int | None:
-    """The height and width of the images that the model takes."""
-    given = config.model.get("image_size")
-    return given or VISION_PRESETS.get(config.preset or "", {}).get("image_size")
+def preset_image_size(config: TrainConfig) -> int | None:
+    """The height and width of the images that the preset takes, if it takes images."""
+    return VISION_PRESETS.get(config.preset or "", {}).get("image_size")
 
 
 def fields_of_task(config: TrainConfig, dataset: "SequenceSet") -> dict[str, Any]:

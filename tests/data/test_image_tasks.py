@@ -165,9 +165,54 @@ def test_splits_that_make_no_sense_are_named_with_the_remedy(tmp_path, names):
         load_task("images", tmp_path, tmp_path / "pictures")
 
 
+@pytest.mark.parametrize(
+    "names", [("training", "testing"), ("training_set", "test_set"), ("train", "dev")]
+)
+def test_splits_have_other_names_too(tmp_path, names):
+    for name, count, blue in zip(names, (10, 6), (TRAIN, TEST), strict=True):
+        write_pictures(tmp_path / "pictures" / name, count, blue)
+    pictures = load_task("images", tmp_path, tmp_path / "pictures")
+    assert pictures.class_names == ("dark", "light")
+    assert [blues(pictures, split) for split in pictures.splits] == [{TRAIN}, {TRAIN}, {TEST}]
+
+
+def test_splits_of_unknown_names_are_not_taken_for_classes(tmp_path):
+    for name in ("seg_train", "seg_test"):
+        write_pictures(tmp_path / "pictures" / name, 10)
+    message = "subfolders seg_test, seg_train, and each of them has dark, light: .* call them train"
+    with pytest.raises(TaskError, match=message):
+        load_task("images", tmp_path, tmp_path / "pictures")
+
+
+def test_pictures_behind_links_are_read_and_their_changes_seen(tmp_path):
+    stores = []
+    for name, count in (("one", 10), ("other", 12)):
+        write_pictures(tmp_path / "disk" / name, count)
+        (tmp_path / name).mkdir()
+        for place in (tmp_path / "disk" / name).iterdir():
+            (tmp_path / name / place.name).symlink_to(place)
+        stores.append(load_task("images", tmp_path, tmp_path / name).store)
+    assert [len(store) for store in stores] == [20, 24]
+    (tmp_path / "disk" / "one" / "dark" / "0.png").unlink()
+    assert len(load_task("images", tmp_path, tmp_path / "one").store) == 19
+
+
+def test_a_link_that_leads_back_ends(tmp_path):
+    write_pictures(tmp_path / "pictures", 10)
+    (tmp_path / "pictures" / "dark" / "all").symlink_to(tmp_path / "pictures")
+    assert len(load_task("images", tmp_path, tmp_path / "pictures").store) == 30
+
+
+def test_copies_in_hidden_folders_are_no_samples(tmp_path):
+    write_pictures(tmp_path / "pictures", 10)
+    paint(tmp_path / "pictures" / "dark" / ".ipynb_checkpoints" / "0-checkpoint.png", 0, 0)
+    assert len(load_task("images", tmp_path, tmp_path / "pictures").store) == 20
+
+
 def test_a_class_may_be_called_train(tmp_path):
     for name in ("train", "bus", "tram"):
-        write_pictures(tmp_path / "pictures" / name, 5)
+        for number in range(10):
+            paint(tmp_path / "pictures" / name / f"{number}.png", 50, number)
     assert load_task("images", tmp_path, tmp_path / "pictures").class_names == (
         "bus",
         "train",

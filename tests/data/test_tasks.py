@@ -103,6 +103,39 @@ def test_the_official_files_are_read_with_their_own_splits(tmp_path):
     assert decode(listops.store[0][0]) == "[MAX 3 0 ]"
 
 
+def write_expressions(folder) -> None:
+    for name in ("train", "val", "test"):
+        (folder / f"basic_{name}.tsv").write_text("[MAX 3 0 ]\t3\n")
+
+
+def test_only_what_is_read_tells_whether_a_store_is_made_again(tmp_path):
+    write_expressions(tmp_path)
+    first = load_task("listops", tmp_path / "dataset", tmp_path).store.folder
+    (tmp_path / "notes.txt").write_text("a run has written this")
+    assert load_task("listops", tmp_path / "dataset", tmp_path).store.folder == first
+    (tmp_path / "basic_val.tsv").write_text("[MIN 3 0 ]\t0\n")
+    assert load_task("listops", tmp_path / "dataset", tmp_path).store.folder != first
+
+
+def test_a_folder_is_the_same_however_it_is_written(tmp_path, monkeypatch):
+    write_expressions(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    folders = {
+        load_task("listops", tmp_path / "dataset", data).store.folder
+        for data in (tmp_path, ".", tmp_path / "dataset" / "..")
+    }
+    assert len(folders) == 1
+
+
+def test_the_splits_are_of_one_folder(tmp_path):
+    for place in ("a", "b/deep"):
+        (tmp_path / place).mkdir(parents=True)
+        write_expressions(tmp_path / place)
+    (tmp_path / "a" / "basic_test.tsv").unlink()
+    with pytest.raises(TaskError, match=r"there is no basic_test\.tsv in .*a or below it"):
+        load_task("listops", tmp_path, tmp_path)
+
+
 def test_pairs_of_papers_are_two_sequences_a_sample(tmp_path):
     for name in ("train", "eval", "test"):
         lines = [f'"{label}"\ta\tb\tfirst {label}\tsecond' for label in (0, 1)]
@@ -178,6 +211,22 @@ def test_a_long_text_is_written_whole(tmp_path):
     assert words.batch([first], max_length=600).x.shape == (1, 600)
 
 
+@pytest.mark.parametrize("inner", ["", "pathfinder32", "pathfinder32/curv_contour_length_14"])
+def test_pathfinder_may_be_named_at_any_level(tmp_path, inner):
+    release = tmp_path / "release"
+    write_pathfinder(release / "pathfinder32" / "curv_contour_length_14", 12)
+    assert len(load_task("pathfinder", tmp_path, release / inner).store) == 12
+
+
+@pytest.mark.parametrize("opinion", ["neg", "pos"])
+def test_reviews_of_one_opinion_are_an_error(tmp_path, opinion):
+    write_reviews(tmp_path / "aclImdb", 10)
+    for path in (tmp_path / "aclImdb" / "train" / opinion).iterdir():
+        path.unlink()
+    with pytest.raises(FileNotFoundError, match=rf"train has no {opinion}/\*\.txt; unpack all"):
+        load_task("text", tmp_path, tmp_path / "aclImdb")
+
+
 def test_a_broken_picture_of_pathfinder_is_left_out(tmp_path):
     folder = tmp_path / "pathfinder32" / "curv_contour_length_14"
     write_pathfinder(folder, 12)
@@ -232,7 +281,7 @@ def test_a_load_that_fails_leaves_nothing_behind(tmp_path, line):
         (tmp_path / f"new_aan_pairs.{name}.tsv").write_text(line)
     with pytest.raises(ValueError, match="new_aan_pairs"):
         load_task("retrieval", tmp_path / "root", tmp_path)
-    assert list((tmp_path / "root" / "tasks").iterdir()) == []
+    assert not [path for path in (tmp_path / "root").rglob("*") if path.name != "tasks"]
 
 
 def test_blank_lines_at_the_end_are_no_pairs(tmp_path):

@@ -109,14 +109,17 @@ def test_the_saved_model_predicts_the_table_from_pixels(finished):
         np.testing.assert_allclose(found.sum(-1), 1)
 
 
-def test_evaluate_gives_the_accuracy_of_the_run_and_its_table(finished, tmp_path, capsys):
-    root = str(finished.folder.parent / "dataset")
+def test_evaluate_gives_the_accuracy_of_the_run_and_its_table(
+    finished, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "found.csv"
-    arguments = ["evaluate", str(finished.folder), "--split", "test", "--root", root]
+    arguments = ["evaluate", str(finished.folder), "--split", "test"]
     assert main([*arguments, "--out", str(out)]) == 0
     assert capsys.readouterr().out.startswith(f"test accuracy {finished.test:.4g}\n6 images in")
     expected = table(finished.folder / "predictions" / "test.csv")
     assert [row["class_pred"] for row in table(out)] == [row["class_pred"] for row in expected]
+    assert not (tmp_path / "dataset").exists()  # that of the run is used
 
 
 @pytest.mark.parametrize("name", ["CCO", "picture.png", "table.csv", "folder"])
@@ -235,9 +238,14 @@ def test_a_run_says_how_many_sequences_are_cut(tmp_path, capsys):
     assert re.search(r"note +[\d,]+ of [\d,]+ sequences, the longest of [\d,]+, .*= 64 and", said)
 
 
-def test_a_run_starts_from_the_weights_of_another(finished, tmp_path):
+def test_a_run_says_which_classes_there_are(tmp_path, capsys):
+    train(stripes(tmp_path, epochs=1))
+    assert "multiclass of class (2: lying, upright), scored by" in capsys.readouterr().out
+
+
+def test_a_run_starts_from_the_weights_of_another_with_images_of_its_size(finished, tmp_path):
     folder = finished.folder.parent
-    settings = {"init": str(finished.folder), "model": {"image_size": 8}, "lr": 1e-9}
+    settings = {"init": str(finished.folder), "model": {}, "lr": 1e-9}
     config = stripes(folder, out=str(tmp_path / "b"), **settings)
     tuned = slicegraph.load(train(config, progress=False).folder)
     torch.testing.assert_close(
@@ -246,9 +254,20 @@ def test_a_run_starts_from_the_weights_of_another(finished, tmp_path):
 
 
 def test_a_run_that_starts_from_a_model_of_other_images_says_what_differs(finished, tmp_path):
-    message = r"run does not fit the task \(image_size: 8 in it, 32 here\); start from a model of"
+    config = stripes(tmp_path, init=str(finished.folder), model={"image_size": 32})
+    message = r"does not fit the settings \(image_size: 8 in it, 32 here\); leave out the settings"
     with pytest.raises(ValueError, match=message):
-        train(stripes(tmp_path, init=str(finished.folder), model={}), progress=False)
+        train(config, progress=False)
+
+
+def test_a_run_that_starts_from_a_model_of_another_task_says_what_differs(finished, tmp_path):
+    config = stripes(tmp_path, task="digits", data=None, init=str(finished.folder), model={})
+    message = (
+        r"run does not fit the task \(image_channels: 3 in it, 1 here\); start from a model of"
+    )
+    pytest.importorskip("sklearn")
+    with pytest.raises(ValueError, match=message):
+        train(config, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 
 from slicegraph.data.sequences.cifar_pickles import PIXELS, read_batch, read_dict
 from slicegraph.data.sequences.contents import TaskError
-from slicegraph.data.sequences.generated_tasks import find_file
+from slicegraph.data.sequences.user_files import find_file
 
 Row = tuple[np.ndarray, int]
 _TEN = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -23,6 +23,7 @@ from slicegraph.data.sequences.listops import TOKENS, generate_listops
 from slicegraph.data.sequences.pathfinder_images import generate_pathfinder
 from slicegraph.data.sequences.pathfinder_settings import PATHFINDER
 from slicegraph.data.sequences.sequences import Sequences
+from slicegraph.data.sequences.user_files import find_file, find_files
 from slicegraph.data.sets.splits import SPLIT_NAMES
 
 EXAMPLES = {"listops": 20_000, "pathfinder": 20_000, "pathx": 5_000}
@@ -31,21 +32,21 @@ _DIGITS = tuple(map(str, range(10)))
 _JOINED = ("apart", "joined")
 _PART = 2048
 _FILES = ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv")
-_FOLDERS = {32: "pathfinder32", 128: "pathfinder128"}
+_SIZES = {"pathfinder": 32, "pathx": 128}
 
 
 def listops(request: Request) -> Contents:
     """Expressions of 501 to 1,999 tokens and their values."""
     if request.data is not None:
-        folder = request.folder("the folder lra_release, or that of basic_train.tsv")
-        return _official_listops(folder)
+        return _official_listops(listops_files(request))
     count = request.examples or EXAMPLES["listops"]
     source = {"generator": "listops", "seed": SEED, "examples": count}
     return Contents(_expressions(count), _splits(count), _DIGITS, len(TOKENS), source=source)
 
 
-def pathfinder(request: Request, size: int = 32) -> Contents:
+def pathfinder(request: Request) -> Contents:
     """Pictures as sequences of pixels, and whether the marked ends are joined."""
+    size = _SIZES[request.task]
     if request.data is not None:
         return _official_pathfinder(request, size)
     count = request.examples or EXAMPLES[request.task]
@@ -53,19 +54,19 @@ def pathfinder(request: Request, size: int = 32) -> Contents:
     return Contents(_pictures(count, size), _splits(count), _JOINED, source=source)
 
 
-def pathx(request: Request) -> Contents:
-    """Pathfinder at 128 pixels: sequences of 16,384."""
-    return pathfinder(request, 128)
+def listops_files(request: Request) -> list[Path]:
+    """The official files of the user."""
+    folder = request.folder("the folder lra_release, or that of basic_train.tsv")
+    return find_files(folder, _FILES)
 
 
-def find_file(folder: Path, name: str) -> Path:
-    """A file or folder of this name in a folder, or anywhere below it."""
-    found = folder / name
-    if not found.exists():
-        found = min(folder.rglob(name), default=found)
-    if not found.exists():
-        raise TaskError(f"there is no {name} in {folder} or below it; see --data")
-    return found
+def pathfinder_folder(request: Request) -> list[Path]:
+    """The folder of the official pictures of the user."""
+    name = f"pathfinder{_SIZES[request.task]}"
+    folder = request.folder(f"the folder lra_release, with {name}/curv_contour_length_14")
+    known = folder.name == name or (folder / "metadata").is_dir()
+    place = folder if known else find_file(folder, name)
+    return [place if (place / "metadata").is_dir() else find_file(place, "curv_contour_length_14")]
 
 
 def file_splits(paths: list[Path], counts: Iterable[int]) -> dict[str, int]:
@@ -111,22 +112,17 @@ def _pictures(count: int, size: int) -> Iterator[Sequences]:
         yield generate_pathfinder(min(_PART, count - start), seed, PATHFINDER[size])
 
 
-def _official_listops(folder: Path) -> Contents:
-    paths = [find_file(folder, name) for name in _FILES]
+def _official_listops(paths: list[Path]) -> Contents:
     parts = [lra_files.read_listops(path) for path in paths]
     splits = file_splits(paths, map(len, parts))
     return Contents(parts, splits, _DIGITS, len(TOKENS), source={"files": "lra_release"})
 
 
 def _official_pathfinder(request: Request, size: int) -> Contents:
-    name = _FOLDERS[size]
-    folder = request.folder(f"the folder lra_release, with {name}/curv_contour_length_14")
-    place = folder if (folder / "metadata").is_dir() else find_file(folder, name)
-    if not (place / "metadata").is_dir():
-        place = find_file(place, "curv_contour_length_14")
+    (place,) = pathfinder_folder(request)
     listed = lra_files.list_pathfinder(place)
     order, splits = random_order(len(listed))
-    source: dict[str, Any] = {"files": f"lra_release/{name}"}
+    source: dict[str, Any] = {"files": f"lra_release/pathfinder{size}"}
     files = [listed[i] for i in order]
     read = partial(lra_files.read_picture, size=size)
     samples = readable(files, read, splits, source)

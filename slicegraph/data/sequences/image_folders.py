@@ -3,7 +3,7 @@
 The class is the subfolder, or what the name of the file begins with (`cat.0.jpg`, as in Kaggle's
 Dogs-vs-Cats), or what the table of Tiny-ImageNet's `val` says. The splits are:
 
-| subfolders | splits |
+| subfolders (or `training`, `dev`, `test_set` and the like) | splits |
 |---|---|
 | those of classes, or none | all at random by seed 0, 80/10/10 |
 | train, val, test | as they are |
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicegraph.data.sequences.contents import TaskError, random_order, with_valid
+from slicegraph.data.sequences.user_files import paths_below
 from slicegraph.data.sets.splits import SPLIT_NAMES
 
 WHAT = (
@@ -28,8 +29,9 @@ WHAT = (
 )
 Labelled = list[tuple[Path, int]]
 _SPLITS = {
-    **{"train": "train", "val": "valid", "valid": "valid", "validation": "valid"},
-    **{"test": "test", "test1": "test"},
+    **dict.fromkeys(("train", "training", "train_set", "training_set"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev", "val_set", "validation_set"), "valid"),
+    **dict.fromkeys(("test", "test1", "testing", "test_set"), "test"),
 }
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"}
 _NOTES = {".txt", ".md", ".csv", ".tsv", ".json", ".xml", ".db", ".ini"}
@@ -71,8 +73,8 @@ def _places(folder: Path) -> dict[str, Path]:
         names = ", ".join(place.name for place in known)
         raise TaskError(
             f"{folder} has the subfolders {names}, which are no classes but splits: "
-            "expected train, with at most one of val, valid and validation and one of test and "
-            "test1; if they are classes, rename them"
+            "expected train, with at most one such as val and one such as test; if they are "
+            "classes, rename them"
         )
     return found
 
@@ -93,8 +95,22 @@ def _with_class(folder: Path) -> list[tuple[Path, str]]:
     places = _subfolders(folder)
     if [place.name for place in places] == [_UNSORTED]:
         return list(_annotated(folder)) if (folder / _TABLE).is_file() else []
+    _refuse_splits(folder, places)
     found = [(path, place.name) for place in places for path in _pictures(place)]
     return found or _by_file_name(folder)
+
+
+def _refuse_splits(folder: Path, places: list[Path]) -> None:
+    """Raises if what would be classes has no pictures of its own, but the same classes each."""
+    inner = [{one.name for one in _subfolders(place)} for place in places]
+    alike = len(places) > 1 and len(inner[0]) > 1 and all(one == inner[0] for one in inner)
+    if alike and not any(_is_picture(path) for place in places for path in place.iterdir()):
+        outer, classes = ", ".join(place.name for place in places), ", ".join(sorted(inner[0]))
+        raise TaskError(
+            f"{folder} has the subfolders {outer:.200}, and each of them has {classes:.200}: if "
+            "the former are splits, call them train, val and test; if they are classes, put the "
+            "pictures of each into one folder"
+        )
 
 
 def _annotated(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -129,11 +145,10 @@ def _labelled(folder: Path, found: list[tuple[Path, str]], names: list[str]) -> 
 def _others(folder: Path, parts: dict[str, Labelled], alone: list[Path]) -> Iterator[Path]:
     """The files that are neither read nor left alone: some may be samples that are missed."""
     known = {path for part in parts.values() for path, _ in part}
-    for path in sorted(folder.rglob("*")):
+    for path in paths_below(folder):
         if path in known or path.suffix.lower() in _NOTES or not path.is_file():
             continue
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not hidden and not any(map(path.is_relative_to, alone)):
+        if not any(map(path.is_relative_to, alone)):
             yield path
 
 
@@ -143,7 +158,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _pictures(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if _is_picture(path)]
+    return [path for path in paths_below(folder) if _is_picture(path)]
 
 
 def _is_picture(path: Path) -> bool:

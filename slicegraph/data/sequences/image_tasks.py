@@ -50,7 +50,7 @@ def mnist(request: Request) -> Contents:
 
 def images(request: Request) -> Contents:
     """Colour pictures of a folder, brought to one size; or CIFAR's."""
-    folder = request.folder(_WHAT)
+    (folder,) = picture_folder(request)
     if cifar := read_cifar(folder):
         return _cifar(cifar, grey=False)
     size = request.image_size or _SIZE
@@ -59,10 +59,15 @@ def images(request: Request) -> Contents:
 
 def grey_pixels(request: Request) -> Contents:
     """The image task of the Long Range Arena: sequences of 1,024 grey pixels."""
-    folder = request.folder(_WHAT)
+    (folder,) = picture_folder(request)
     if cifar := read_cifar(folder):
         return _cifar(cifar, grey=True)
     return _folder(folder, "L", _SIZE, None)
+
+
+def picture_folder(request: Request) -> list[Path]:
+    """The folder of the user."""
+    return [request.folder(_WHAT)]
 
 
 def _shuffled(pixels: np.ndarray, labels: np.ndarray, source: dict[str, Any]) -> Contents:

@@ -84,14 +84,12 @@ def read_picture(path: Path, size: int | None = None) -> np.ndarray:
 
 def list_imdb(folder: str | Path) -> list[tuple[Path, int]]:
     """The texts in `neg` (label 0) and `pos` (1) of a folder."""
-    folder = Path(folder)
-    files = [
-        (path, label)
-        for label, name in enumerate(("neg", "pos"))
-        for path in sorted((folder / name).glob("*.txt"))
-    ]
-    if not files:
-        raise FileNotFoundError(f"read_imdb: {folder} has no neg/*.txt and pos/*.txt")
+    files: list[tuple[Path, int]] = []
+    for label, name in enumerate(("neg", "pos")):
+        found = sorted(Path(folder, name).glob("*.txt"))
+        if not found:
+            raise FileNotFoundError(f"read_imdb: {folder} has no {name}/*.txt; unpack all of it")
+        files += [(path, label) for path in found]
     return files
 
 

@@ -22,7 +22,7 @@ from slicegraph.data.sequences.contents import (
     random_order,
     with_valid,
 )
-from slicegraph.data.sequences.generated_tasks import file_splits, find_file
+from slicegraph.data.sequences.generated_tasks import file_splits
 from slicegraph.data.sequences.text_tokens import (
     VOCABULARY,
     byte_tokens,
@@ -30,6 +30,7 @@ from slicegraph.data.sequences.text_tokens import (
     vocabulary,
     word_numbers,
 )
+from slicegraph.data.sequences.user_files import find_files
 
 _OPINIONS = ("negative", "positive")
 _CITES = ("apart", "cited")
@@ -61,18 +62,31 @@ def text_words(request: Request) -> Contents:
 
 def retrieval(request: Request) -> Contents:
     """Pairs of papers of the ACL Anthology Network, and whether one cites the other."""
-    folder = request.folder("the folder of new_aan_pairs.train.tsv (lra_release)")
-    paths = [find_file(folder, name) for name in _AAN]
+    paths = aan_files(request)
     splits = file_splits(paths, map(lra_files.count_lines, paths))
     samples = (sample for path in paths for sample in lra_files.aan_samples(path))
     source = {"files": "lra_release/tsv_data"}
     return Contents(in_parts(samples), splits, _CITES, towers=2, source=source)
 
 
+def aan_files(request: Request) -> list[Path]:
+    """The official files of the user."""
+    return find_files(request.folder("the folder of new_aan_pairs.train.tsv (lra_release)"), _AAN)
+
+
+def review_folders(request: Request) -> list[Path]:
+    """The folders of aclImdb with texts that have a label: those of train, then those of test."""
+    return [place / name for place in _train_and_test(request) for name in ("neg", "pos")]
+
+
+def _train_and_test(request: Request) -> list[Path]:
+    folder = request.folder("the folder aclImdb, with train and test")
+    return find_files(folder, ("train", "test"))
+
+
 def _reviews(request: Request) -> tuple[list[Review], dict[str, int], dict[str, str]]:
     if request.data is not None:
-        folder = request.folder("the folder aclImdb, with train and test")
-        train, test = (_read(find_file(folder, name)) for name in ("train", "test"))
+        train, test = map(_read, _train_and_test(request))
         reviews, splits = with_valid(train, test)
         return reviews, splits, {"files": "aclImdb"}
     found = _packaged(request.task)

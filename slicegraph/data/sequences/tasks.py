@@ -24,6 +24,7 @@ from slicegraph.data.sequences import generated_tasks, image_tasks, review_tasks
 from slicegraph.data.sequences.contents import Contents, Request, TaskError
 from slicegraph.data.sequences.sequence_set import SequenceSet
 from slicegraph.data.sequences.sequence_store import SequenceStore, write_sequences
+from slicegraph.data.sequences.user_files import state_of
 from slicegraph.data.store.folder_lock import FolderLock
 from slicegraph.data.store.layout import META
 
@@ -39,32 +40,40 @@ class SequenceTask:
     Args:
         make: gives the samples.
         noun: what a sample is, in the plural.
-        reads_data: whether the user may name files.
+        files: finds what the task reads of the data of the user, if it takes any.
         generated: whether the user may say how many.
         of_words: whether the elements are words, which a model may have numbers for.
     """
 
     make: Callable[[Request], Contents]
     noun: str
-    reads_data: bool = True
+    files: Callable[[Request], list[Path]] | None = None
     generated: bool = False
     of_words: bool = False
 
 
+_PATHFINDER = SequenceTask(
+    generated_tasks.pathfinder, "images", generated_tasks.pathfinder_folder, generated=True
+)
+_REVIEWS = SequenceTask(
+    review_tasks.text_words, "texts", review_tasks.review_folders, of_words=True
+)
 TASKS = {
-    "listops": SequenceTask(generated_tasks.listops, "sequences", generated=True),
-    "text": SequenceTask(review_tasks.text_bytes, "texts"),
-    "retrieval": SequenceTask(review_tasks.retrieval, "pairs"),
-    "image": SequenceTask(image_tasks.grey_pixels, "images"),
-    "pathfinder": SequenceTask(generated_tasks.pathfinder, "images", generated=True),
-    "pathx": SequenceTask(generated_tasks.pathx, "images", generated=True),
-    "mnist": SequenceTask(image_tasks.mnist, "images", reads_data=False),
-    "digits": SequenceTask(image_tasks.digits, "images", reads_data=False),
-    "images": SequenceTask(image_tasks.images, "images"),
-    "imdb": SequenceTask(review_tasks.text_words, "texts", of_words=True),
-    "reviews": SequenceTask(review_tasks.text_words, "texts", of_words=True),
-    "acsf1": SequenceTask(series_tasks.series, "series", reads_data=False),
-    "osuleaf": SequenceTask(series_tasks.series, "series", reads_data=False),
+    "listops": SequenceTask(
+        generated_tasks.listops, "sequences", generated_tasks.listops_files, generated=True
+    ),
+    "text": SequenceTask(review_tasks.text_bytes, "texts", review_tasks.review_folders),
+    "retrieval": SequenceTask(review_tasks.retrieval, "pairs", review_tasks.aan_files),
+    "image": SequenceTask(image_tasks.grey_pixels, "images", image_tasks.picture_folder),
+    "pathfinder": _PATHFINDER,
+    "pathx": _PATHFINDER,
+    "mnist": SequenceTask(image_tasks.mnist, "images"),
+    "digits": SequenceTask(image_tasks.digits, "images"),
+    "images": SequenceTask(image_tasks.images, "images", image_tasks.picture_folder),
+    "imdb": _REVIEWS,
+    "reviews": _REVIEWS,
+    "acsf1": SequenceTask(series_tasks.series, "series"),
+    "osuleaf": SequenceTask(series_tasks.series, "series"),
 }
 """The tasks that `slicegraph train --task` knows besides those of a table of molecules."""
 
@@ -118,7 +127,7 @@ def check_request(request: Request) -> SequenceTask:
     if request.examples is not None and not (task.generated and request.data is None):
         able = ", ".join(name for name, one in TASKS.items() if one.generated)
         raise TaskError(f"examples is for what is generated: {able}, without --data")
-    if request.data is not None and not task.reads_data:
+    if request.data is not None and task.files is None:
         raise TaskError(
             f"task {request.task!r} has data of its own; leave out --data {request.data}"
         )
@@ -132,8 +141,10 @@ def check_request(request: Request) -> SequenceTask:
 
 def _folder(root: Path, request: Request) -> Path:
     """Where the samples are, or go; if their own words are those of the model, with the others."""
+    find = TASKS[request.task].files
+    state = None if request.data is None or find is None else state_of(find(request))
     own, asked = (
-        root / "tasks" / f"{request.task}-{_key(one)}"
+        root / "tasks" / f"{request.task}-{_key(one, state)}"
         for one in (replace(request, words=()), request)
     )
     if request.words and (own / META).is_file():
@@ -167,18 +178,11 @@ def _missing(store: SequenceStore, noun: str) -> Iterator[str]:
         )
 
 
-def _key(request: Request) -> str:
-    """Names what the samples depend on: the request, and the files of the user as they are now."""
+def _key(request: Request, state: str | None) -> str:
+    """Names what the samples depend on: the request, and the state of the files of the user."""
     asked: dict[str, Any] = {**asdict(request), "data": None, "version": _VERSION}
-    if request.data is not None:
-        asked["files"] = list(_files(request.data))
+    if state is not None:
+        asked["files"] = state
     if request.task in generated_tasks.EXAMPLES and request.data is None:
         asked["examples"] = request.examples or generated_tasks.EXAMPLES[request.task]
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _files(place: Path) -> Iterator[tuple[str, int, int]]:
-    for path in sorted(place.rglob("*") if place.is_dir() else [place]):
-        if path.is_file():
-            state = path.stat()
-            yield str(path), state.st_size, state.st_mtime_ns
