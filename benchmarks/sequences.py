@@ -6,8 +6,8 @@ and max_exchange, and `qkv`, which makes it a Transformer. All have the same bud
 mixer. A run is that of `slicegraph train`: the weights that were best on valid are tested.
 
 The table has the accuracy on test (mean and standard deviation over the seeds), the parameters and
-the speed: the examples a second of the run itself, and, as other work on the machine would spoil a
-comparison of runs, those of single steps that take turns in one process, with their ratio.
+the speed: as other work on the machine would spoil a comparison of runs, that of single steps which
+take turns in one process, with their ratio.
 
 A finished run is a line of the output file and is not made again; one with other settings is. Two
 processes with different `--tasks` can share the file.

@@ -29,7 +29,14 @@ class SelfAttention(torch.nn.Module):
 def local_attention() -> torch.nn.Module:
     from local_attention.transformer import LocalMHA
 
-    return LocalMHA(dim=CHANNELS, window_size=WINDOW, dim_head=CHANNELS // HEADS, heads=HEADS)
+    # The encoder has positions: the package's own, rotations of three windows a row, are left out.
+    return LocalMHA(
+        dim=CHANNELS,
+        window_size=WINDOW,
+        dim_head=CHANNELS // HEADS,
+        heads=HEADS,
+        use_rotary_pos_emb=False,
+    )
 
 
 def reformer() -> torch.nn.Module:
@@ -59,7 +66,8 @@ def linear_attention() -> torch.nn.Module:
 def sinkhorn(length: int) -> torch.nn.Module:
     from sinkhorn_transformer.sinkhorn_transformer import SinkhornSelfAttention
 
-    return SinkhornSelfAttention(CHANNELS, WINDOW, length, heads=HEADS)
+    # By itself this class takes the best bucket for each, without Sinkhorn's normalisations.
+    return SinkhornSelfAttention(CHANNELS, WINDOW, length, heads=HEADS, non_permutative=False)
 
 
 def pyg_performer() -> torch.nn.Module:

@@ -1,7 +1,7 @@
 """The results as tables in Markdown, one a task."""
 
 from collections.abc import Iterator
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.json_lines import Line
@@ -60,11 +60,10 @@ def _rows(runs: list[Line], rates: dict[str, float]) -> Iterator[str]:
         "Parameters",
         "Test accuracy, %",
         "Seeds",
-        "Examples a second in the run",
-        "Step in turns, examples a second",
+        "Training, examples a second",
         f"over {BESIDE}",
     )
-    yield row("---", *["---:"] * 6)
+    yield row("---", *["---:"] * 5)
     for mixer, label in LABELS.items():
         if own := [run for run in runs if run["mixer"] == mixer]:
             yield row(label, *_cells(own), *_speeds(mixer, rates))
@@ -74,7 +73,6 @@ def _cells(runs: list[Line]) -> Iterator[str]:
     yield f"{runs[0]['parameters']:,}"
     yield accuracy([run["test"] for run in runs])
     yield str(len(runs))
-    yield f"{median(run['examples_per_second'] for run in runs):,.0f}"
 
 
 def accuracy(scores: list[float]) -> str:

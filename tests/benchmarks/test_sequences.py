@@ -1,6 +1,7 @@
 """The table of sequences and images: its runs, the file they are kept in, what is printed."""
 
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from slicegraph.data.sequences.contents import TaskError
 from slicegraph.data.sequences.tasks import load_task
 from slicegraph.train import TrainConfig
 
+DOCS = Path(__file__).parents[2] / "docs"
 OUTCOME = {
     "test": 0.9,
     "valid": 0.8,
@@ -184,8 +186,13 @@ def test_the_table_has_budget_spread_speed_and_ratio():
     assert "1,438 / 179 / 180 images" in text
     assert f"{BUDGETS['digits']['epochs']} epochs, 675 updates of 32" in text
     assert "scores 11.1 %" in text
-    assert "| sort, ascending | 102,858 | 92.0 ± 2.0 | 3 | 1,234 | 3,000 | 2.5x |" in text
-    assert "| qkv | 102,858 | 92.0 ± 2.0 | 3 | 1,234 | 1,200 | 1.0x |" in text
+    assert "| sort, ascending | 102,858 | 92.0 ± 2.0 | 3 | 3,000 | 2.5x |" in text
+    assert "| qkv | 102,858 | 92.0 ± 2.0 | 3 | 1,200 | 1.0x |" in text
+
+
+def test_the_page_has_what_the_lines_say():
+    text = tables(parse(["--print", "--out", str(DOCS / "sequences.jsonl")]))
+    assert f"{BEGIN}\n{text}\n{END}" in (DOCS / "sequences.md").read_text()
 
 
 def test_the_table_is_written_between_the_marks_of_a_page(tmp_path):
