@@ -21,9 +21,10 @@ from slicegraph.nn import SliceSort, SliceSortAggregation
 parser = argparse.ArgumentParser(description="classify surfaces by points on them")
 parser.add_argument("--clouds", type=int, default=4000, help="how many clouds to train on")
 parser.add_argument("--epochs", type=int, default=12)
+parser.add_argument("--seed", type=int, default=0)
 arguments = parser.parse_args()
 CHANNELS, NOISE = 64, 0.02
-torch.manual_seed(0)
+torch.manual_seed(arguments.seed)
 torch.set_num_threads(1)
 
 
@@ -101,8 +102,7 @@ test_batch = Batch.from_data_list(clouds[:600])
 loader = DataLoader(clouds[600:], batch_size=32, shuffle=True)
 model = PointNet()
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-steps = arguments.epochs * len(loader)
-schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-3, total_steps=steps)
+schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, arguments.epochs * len(loader))
 for epoch in range(1, arguments.epochs + 1):
     for batch in loader:
         optimizer.zero_grad()
