@@ -3,7 +3,7 @@
 Everything is measured on samples that go through the model; nothing is trained.
 """
 
-from slicegraph.analysis.findings import Findings, LayerFindings, measure
+from slicegraph.analysis.findings import Findings, LayerFindings, check_sample, measure
 from slicegraph.analysis.page import Choice
 from slicegraph.analysis.permutation import implicit_permutation
 from slicegraph.analysis.smoothing import Smoothing, softmax_smoothing
@@ -17,6 +17,7 @@ __all__ = [
     "LayerFindings",
     "LayerTrace",
     "Smoothing",
+    "check_sample",
     "effective_rank",
     "implicit_permutation",
     "measure",

@@ -1,17 +1,14 @@
 """The numbers of a model: the spectrum and the rank of each of its mixing layers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from slicegraph.analysis.spectrum import (
-    effective_rank,
-    first_share,
-    relative_spectrum,
-    singular_values,
-)
+from slicegraph.analysis.gathered import Gathered
+from slicegraph.analysis.spectrum import effective_rank, first_share, relative_spectrum
 from slicegraph.analysis.trace import LayerTrace
 
 
@@ -48,17 +45,39 @@ class LayerFindings:
 
 @dataclass(frozen=True)
 class Findings:
-    """A model by name, with its formula, its layers, and what was measured of each of them."""
+    """A model by name, with its formula, and what was measured of its layers.
+
+    Args:
+        name, mixer: the model and its formula.
+        layers: of all samples.
+        traces: the layers with the rows of the sample that is drawn, of a pair the first text's.
+        sample: the number of that sample, from 0.
+        towers: how many sequences a sample has, 2 for pairs.
+        sizes: the number of rows of every sequence, image or graph.
+    """
 
     name: str
     mixer: str
     layers: list[LayerFindings]
     traces: list[LayerTrace]
+    sample: int = 0
+    towers: int = 1
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def drawn(self) -> str:
+        """Whose rows are drawn, in words."""
+        return f"{'the first text of pair' if self.towers == 2 else 'sample'} {self.sample}"
 
     @property
     def sorts(self) -> bool:
         """Whether the model has layers that sort."""
         return any(layer.ordered is not None for layer in self.traces)
+
+    @property
+    def reads_quantiles(self) -> bool:
+        """Whether its layers sort to read quantiles, and leave the rows in their places."""
+        return any(layer.mixer.context is not None for layer in self.traces)
 
     @property
     def effective_rank(self) -> float:
@@ -71,22 +90,37 @@ class Findings:
         return np.mean([layer.mixed.spectrum for layer in self.layers], axis=0)
 
 
-def measure(name: str, traces: list[LayerTrace]) -> Findings:
+def measure(
+    name: str, parts: Iterable[list[LayerTrace]], sample: int = 0, towers: int = 1
+) -> Findings:
     """The findings of a model that was traced.
 
     Args:
         name: what to call it.
-        traces: as :func:`~slicegraph.analysis.trace` gives them.
+        parts: as :func:`~slicegraph.analysis.trace` gives them, for a few samples at a time: only
+            the rows of one sample are kept.
+        sample: the number of that sample, from 0.
+        towers: how many sequences a sample has, 2 for pairs.
     """
-    mixers = dict.fromkeys(_formula(layer) for layer in traces)
-    layers = [
+    found = Gathered(name, chosen=sample * towers)
+    for layers in parts:
+        found.add(layers)
+    check_sample(sample, len(found.sizes) // towers)
+    layers = found.kept
+    measured = [
         LayerFindings(
-            _measures(f"{name}: layer {number}", layer.mixed, layer.ptr),
-            _measures(f"{name}: block {number}", layer.block, layer.ptr),
+            _measures(found.values(f"layer {number}")), _measures(found.values(f"block {number}"))
         )
-        for number, layer in enumerate(traces, start=1)
+        for number in range(1, len(layers) + 1)
     ]
-    return Findings(name, ", ".join(mixers), layers, traces)
+    mixers = ", ".join(dict.fromkeys(map(_formula, layers)))
+    return Findings(name, mixers, measured, layers, sample, towers, tuple(found.sizes))
+
+
+def check_sample(sample: int, count: int) -> None:
+    """Raises an error if there is no such sample among so many."""
+    if not 0 <= sample < count:
+        raise ValueError(f"analyze: there is no sample {sample}, they are 0..{count - 1}")
 
 
 def _formula(layer: LayerTrace) -> str:
@@ -94,10 +128,7 @@ def _formula(layer: LayerTrace) -> str:
     return layer.mixer.mixer if order is None else f"{layer.mixer.mixer} {order.name}"
 
 
-def _measures(what: str, rows: Tensor, ptr: Tensor) -> Measures:
-    if not bool(rows.isfinite().all()):
-        raise ValueError(f"{what} has an output that is not finite; was the training stopped?")
-    values = singular_values(rows, ptr)
+def _measures(values: Tensor) -> Measures:
     return Measures(
         float(effective_rank(values).mean()),
         float(first_share(values).mean()),

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from slicegraph.analysis.findings import Findings
-from slicegraph.analysis.row_plots import heat_plot, permutation_plots
+from slicegraph.analysis.row_plots import heat_plots, permutation_plots
 from slicegraph.analysis.smoothing import Smoothing
 from slicegraph.analysis.smoothing_plot import smoothing_plot
 from slicegraph.analysis.spectrum_plots import comparison_plots, spectrum_plots
@@ -30,7 +30,9 @@ _RANK = (
 _PERMUTATION = (
     "Sorting a channel multiplies it by a permutation matrix, where attention multiplies all the "
     "channels of a head by one matrix of positive weights. With align “pivot” it is the "
-    "permutation of the sort itself, before its rows are handed to the nodes."
+    "permutation of the sort itself, before its rows are handed to the nodes. With “quantile_attn” "
+    "the sorted channel is read at its quantiles, a mixture of them is added to every row, and the "
+    "rows stay in their places."
 )
 _SMOOTHING = (
     "Scores s ~ Normal(0, 1), as those of independent queries and keys of variance 1; w = "
@@ -43,20 +45,18 @@ _SMOOTHING = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a model is drawn: a sample and a channel, from 0, and a layer, from 1."""
+    """Whose permutation is drawn: a layer, from 1, and a channel, from 0."""
 
-    sample: int = 0
     layer: int = 1
     channel: int = 0
 
 
 def plots(models: Sequence[Findings], smoothing: Smoothing, choice: Choice) -> list[list[Plot]]:
     """The figures of each section: spectra, ranks, rows, permutation, softmax."""
-    heat = [heat_plot(f"rows-{i}", model, choice.sample) for i, model in enumerate(models, 1)]
-    layer = models[0].traces[choice.layer - 1]
+    heat = [plot for i, model in enumerate(models, 1) for plot in heat_plots(f"rows-{i}", model)]
     permuted: list[Plot] = []
-    if layer.ordered is not None:
-        permuted += permutation_plots(layer, choice.layer, choice.channel, choice.sample)
+    if models[0].sorts:
+        permuted += permutation_plots(models[0], choice.layer, choice.channel)
     return [
         list(spectrum_plots(models)),
         list(comparison_plots(models)),

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from slicegraph.analysis.findings import Findings
 from slicegraph.analysis.permutation import implicit_permutation
-from slicegraph.analysis.trace import LayerTrace
 from slicegraph.report.plot import FONT, Plot, label, legend
 from slicegraph.report.theme import Theme
 
@@ -17,40 +16,51 @@ _MOST_COLUMNS = 512
 """Of all layers together, in a heat map: more are narrower than a pixel."""
 
 
-def heat_plot(name: str, model: Findings, sample: int) -> Plot:
-    """What every layer sorted, or mixed if it does not sort, side by side."""
-    shown = [_shown(layer, sample) for layer in model.traces]
-    channels = shown[0].shape[1]
-    each = max(1, min(channels, _MOST_COLUMNS // len(shown)))
-    what = "sorts" if model.sorts else "attends to"
-    first = "All" if each == channels else f"The first {each} of"
-    note = (
-        f"{model.mixer}: what each layer {what}, sample {sample}. {first} {channels} channels to "
-        f"the right, {shown[0].shape[0]} rows downwards; each layer on a scale of its own."
-    )
-    title = f"{'Sorted' if model.sorts else 'Attention'} outputs, {model.name}"
-    return Plot(name, title, note, _heat_map([rows[:, :each] for rows in shown]), wide=True)
+def heat_plots(name: str, model: Findings) -> Iterator[Plot]:
+    """What every layer sorted, or mixed if it does not sort, side by side; of layers that read
+    quantiles also what they sort, before it is sorted."""
+    if not model.sorts:
+        shown, what = [layer.mixed for layer in model.traces], "what each layer attends to"
+        yield _heat_plot(name, "Attention outputs", what, model, shown)
+        return
+    before = [layer.unordered for layer in model.traces if layer.unordered is not None]
+    after = [layer.ordered for layer in model.traces if layer.ordered is not None]
+    if model.reads_quantiles:
+        what = "what each layer attends to and reads quantiles of, unordered"
+        yield _heat_plot(f"{name}-unordered", "Attention outputs", what, model, before)
+        what = "the same with every channel sorted, as each layer reads its quantiles"
+        yield _heat_plot(name, "Sorted channels", what, model, after)
+    else:
+        yield _heat_plot(name, "Sorted outputs", "what each layer sorts", model, after)
 
 
-def permutation_plots(layer: LayerTrace, number: int, channel: int, sample: int) -> Iterator[Plot]:
+def permutation_plots(model: Findings, number: int, channel: int) -> Iterator[Plot]:
     """The permutation of a channel as a matrix, and its values before and after."""
-    assert layer.mixer.order is not None
+    layer = model.traces[number - 1]
+    assert layer.order is not None
     assert layer.unordered is not None
-    x = layer.rows(layer.unordered, sample)
-    sources = implicit_permutation(layer.mixer.order, x, channel).numpy()
-    where = f"layer {number}, channel {channel}, sample {sample}"
+    sources = implicit_permutation(layer.order, layer.unordered, channel).numpy()
+    where = f"layer {number}, channel {channel}, {model.drawn}"
     stay = int((sources == np.arange(len(sources))).sum())
     note = (
-        f"A dot where a row of the output has its value from; {stay} of {len(sources)} rows stay."
+        f"A dot where a row after the sort has its value from; {stay} of {len(sources)} rows stay."
     )
     yield Plot("permutation", f"Permutation of {where}", note, _matrix(sources))
-    values = x[:, channel].float().numpy()
-    note = f"Order {layer.mixer.order.name}; the same {len(values)} values, in other rows."
+    values = layer.unordered[:, channel].float().numpy()
+    note = f"Order {layer.order.name}; the same {len(values)} values, in other rows."
     yield Plot("channel", f"Values of {where}", note, _values(values, values[sources]))
 
 
-def _shown(layer: LayerTrace, sample: int) -> Tensor:
-    return layer.rows(layer.mixed if layer.ordered is None else layer.ordered, sample)
+def _heat_plot(name: str, title: str, what: str, model: Findings, shown: list[Tensor]) -> Plot:
+    rows, channels = shown[0].shape
+    each = max(1, min(channels, _MOST_COLUMNS // len(shown)))
+    first = "All" if each == channels else f"The first {each} of"
+    note = (
+        f"{model.mixer}: {what}, {model.drawn}. {first} {channels} channels to the right, {rows} "
+        "rows downwards; each layer on a scale of its own."
+    )
+    draw = _heat_map([rows[:, :each] for rows in shown])
+    return Plot(name, f"{title}, {model.name}", note, draw, wide=True)
 
 
 def _heat_map(panels: list[Tensor]) -> Callable[[Axes, Theme], None]:

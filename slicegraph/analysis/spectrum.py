@@ -1,7 +1,10 @@
 """How many directions the rows of a set have: singular values and effective rank."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from slicegraph.nn.padded_sets import PaddedSets
 
@@ -25,6 +28,12 @@ def singular_values(rows: Tensor, ptr: Tensor) -> Tensor:
     """
     # Rows of zeros do not change the singular values of a matrix.
     return torch.linalg.svdvals(PaddedSets(ptr).pad(rows.float()))
+
+
+def one_below_another(parts: Sequence[Tensor]) -> Tensor:
+    """``[B, K]``: the singular values of all parts ``[b, k]``, zeros after those of a shorter."""
+    most = max(part.shape[1] for part in parts)
+    return torch.cat([functional.pad(part, (0, most - part.shape[1])) for part in parts])
 
 
 def relative_spectrum(values: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from slicegraph.nn.encoder_block import EncoderBlock
 from slicegraph.nn.mixer import Mixer
+from slicegraph.nn.order import Order
 
 
 @dataclass
@@ -19,8 +20,9 @@ class LayerTrace:
     Args:
         mixer: the layer.
         ptr: ``[B + 1]``, where each set begins; a token that the model adds is a row of its set.
-        unordered, ordered: ``[T, H]``, what the sort was given and what it made of it; none if
-            the layer does not sort.
+        unordered, ordered: ``[T, H]``, what the sort was given and what it made of it: of
+            ``"quantile_attn"`` the channels whose quantiles it reads. None if the layer does not
+            sort.
         mixed: ``[T, H]``, what the layer mixed, before its output projection:
             :math:`\\mathrm{Sort}(V)`, :math:`\\mathrm{softmax}(QK^T / \\sqrt{D}) V` ...
         block: ``[T, C]``, the rows after the block that the layer is in, residuals and all.
@@ -33,9 +35,26 @@ class LayerTrace:
     mixed: Tensor = field(default_factory=lambda: torch.empty(0, 0))
     block: Tensor = field(default_factory=lambda: torch.empty(0, 0))
 
-    def rows(self, x: Tensor, sample: int) -> Tensor:
+    @property
+    def order(self) -> Order | None:
+        """How each channel is sorted, if it is; quantiles are read from the smallest value on."""
+        if self.mixer.context is not None:
+            return Order("ascending", self.mixer.channels)
+        return self.mixer.order
+
+    def rows(self, x: Tensor, number: int) -> Tensor:
         """``[N, C]``: those of one set."""
-        return x[self.ptr[sample] : self.ptr[sample + 1]]
+        return x[self.ptr[number] : self.ptr[number + 1]]
+
+    def only(self, number: int) -> "LayerTrace":
+        """The layer with the rows of one set, which keep those of no other in memory."""
+
+        def own(x: Tensor | None) -> Any:
+            return None if x is None else self.rows(x, number).clone()
+
+        ptr = self.ptr[number : number + 2] - self.ptr[number]
+        parts = (self.unordered, self.ordered, self.mixed, self.block)
+        return LayerTrace(self.mixer, ptr, *map(own, parts))
 
 
 def trace(model: torch.nn.Module, *inputs: Any, **options: Any) -> list[LayerTrace]:
@@ -80,11 +99,17 @@ def _hooks(layer: LayerTrace, block: EncoderBlock) -> Iterator[Any]:
     def keep_order(module: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         layer.unordered, layer.ordered = inputs[0], output
 
+    def keep_what_is_read(module: Any, inputs: tuple[Tensor, Tensor]) -> None:
+        assert layer.order is not None
+        layer.unordered, layer.ordered = inputs[0], layer.order(inputs[0], ptr=inputs[1])
+
     yield block.register_forward_pre_hook(ask_for_all_rows)
     yield block.register_forward_hook(keep_block)
     yield block.mixer.out_proj.register_forward_pre_hook(keep_mixed)
     if block.mixer.order is not None:
         yield block.mixer.order.register_forward_hook(keep_order)
+    if block.mixer.context is not None:
+        yield block.mixer.context.register_forward_pre_hook(keep_what_is_read)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def write_analysis(
         folder: where to write; created if it does not exist, older files are replaced.
         models: one model, or a sorting model and its twin.
         smoothing: as :func:`~slicegraph.analysis.softmax_smoothing` gives it.
-        choice: the sample, the layer and the channel to draw.
+        choice: the layer and the channel to draw.
         facts: names and values for the top of the page, such as the data.
 
     Returns:
@@ -49,11 +49,7 @@ def _checked(choice: Choice, model: Findings) -> Choice:
         raise ValueError(
             f"analyze: {model.name} has no layer {choice.layer}, they are 1..{len(model.traces)}"
         )
-    layer = model.traces[choice.layer - 1]
-    samples = layer.ptr.numel() - 1
-    if not 0 <= choice.sample < samples:
-        raise ValueError(f"analyze: there is no sample {choice.sample}, they are 0..{samples - 1}")
-    channels = layer.mixed.shape[1]
+    channels = model.traces[choice.layer - 1].mixed.shape[1]
     if not 0 <= choice.channel < channels:
         raise ValueError(
             f"analyze: layer {choice.layer} of {model.name} has no channel {choice.channel}, they "
@@ -88,8 +84,7 @@ def _of_model(model: Findings) -> dict[str, Any]:
 
 def _permutation(model: Findings, choice: Choice) -> dict[str, Any] | None:
     layer = model.traces[choice.layer - 1]
-    if layer.unordered is None or layer.mixer.order is None:
+    if layer.unordered is None or layer.order is None:
         return None
-    rows = layer.rows(layer.unordered, choice.sample)
-    found = implicit_permutation(layer.mixer.order, rows, choice.channel)
-    return {**vars(choice), "sources": found.tolist()}
+    found = implicit_permutation(layer.order, layer.unordered, choice.channel)
+    return {"sample": model.sample, **vars(choice), "sources": found.tolist()}

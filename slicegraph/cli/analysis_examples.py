@@ -1,58 +1,33 @@
 """The sequences or images for `slicegraph analyze`: those of the run, of a task, or of a folder."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from slicegraph.cli.analysis_kinds import kind_of_model, kind_of_store
 from slicegraph.cli.run_data import PREFIX, set_of_run, settings_of_run
 
 if TYPE_CHECKING:
     from slicegraph.data.sequences.sequence_store import SequenceStore
 
 
-class Kind(NamedTuple):
-    """What samples are made of: images, or as many sequences as a sample has, and their elements.
-
-    A model that was saved without its words takes all words.
-    """
-
-    towers: int = 0
-    vocabulary: int | None = None
-    words: tuple[str, ...] = ()
-
-    def takes(self, other: "Kind") -> bool:
-        """Whether a model of this kind takes samples of the other."""
-        return self[:2] == other[:2] and self.words in ((), other.words)
-
-    def __str__(self) -> str:
-        if not self.towers:
-            return "images"
-        return f"{'pairs of ' if self.towers == 2 else ''}sequences of {self._elements}"
-
-    @property
-    def _elements(self) -> str:
-        from slicegraph.data.sequences.text_tokens import BYTES
-
-        if self.vocabulary is None:
-            return "numbers"
-        if self.words:
-            return "words"
-        return "bytes" if self.vocabulary == BYTES else f"{self.vocabulary:,} tokens"
-
-
-def examples_for(model: Any, args: argparse.Namespace) -> tuple["SequenceStore", str]:
+def examples_for(
+    models: Mapping[str, Any], args: argparse.Namespace
+) -> tuple["SequenceStore", str]:
     """What ``args.data`` and ``args.task`` name, or what the model was trained on; and its name.
 
-    Raises an error if these are no samples of the kind that the model takes.
+    Raises an error if these are no samples of the kind that the models, by their paths, take.
     """
-    store, name = _find(model, args)
-    own, theirs = _kind_of_model(model), _kind_of_store(store)
-    if not own.takes(theirs):
-        has = theirs if str(own) != str(theirs) else "others"
-        raise ValueError(
-            f"{args.model} is a model of {own}, and {name} has {has}; name such as the model takes "
-            "with --task and --data, or leave both out for those of its run"
-        )
+    store, name = _find(models[args.model], args)
+    theirs = kind_of_store(store)
+    for path, model in models.items():
+        own = kind_of_model(model)
+        if not own.takes(theirs):
+            raise ValueError(
+                f"{path} is a model of {own}, and {name} has {theirs.beside(own)}; name such as "
+                "the model takes with --task and --data, or leave both out for those of its run"
+            )
     return store, name
 
 
@@ -97,17 +72,3 @@ def _task_of_run(settings: Any, args: argparse.Namespace) -> str:
         f"--data {asked}: {args.model} is not in the folder of a run, which says what it was "
         "trained for; name the task with --task"
     )
-
-
-def _kind_of_model(model: Any) -> Kind:
-    from slicegraph.class_predictor import VisionPredictor
-
-    if isinstance(model, VisionPredictor):
-        return Kind()
-    return Kind(model.config.towers, model.config.vocabulary, model.config.words)
-
-
-def _kind_of_store(store: "SequenceStore") -> Kind:
-    if store.shape is not None:
-        return Kind()
-    return Kind(store.towers, store.meta["vocabulary"], tuple(store.meta.get("words", ())))

@@ -9,12 +9,15 @@ analysis.html, analysis.json and figures/ are written; those that are there are 
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.analysis_data import Samples, samples_for
+from slicegraph.cli.analysis_data import samples_for
+from slicegraph.cli.analysis_kinds import check_twins
+from slicegraph.cli.analysis_samples import Samples
 from slicegraph.cli.analysis_tables import decay_lines, rank_lines
+from slicegraph.cli.run_data import root_of_run
 
 if TYPE_CHECKING:
     from slicegraph.analysis import Findings
@@ -42,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--task", help="whose files are in the folder; if not given, the run's")
     add("--split", default="valid", help="a split of it (%(default)s)")
     add("--samples", type=int, default=32, metavar="N", help="how many (%(default)s)")
-    add("--root", default="dataset", help="the folder of the data sets (%(default)s)")
+    add("--root", help="the folder of the data sets (that of the run, or dataset)")
     add("--sample", type=int, default=0, metavar="N", help="the one that is drawn, from 0")
     add("--layer", type=int, metavar="N", help="whose permutation is drawn, from 1")
     add("--channel", type=int, metavar="N", help="whose permutation is drawn, from 0")
@@ -51,14 +54,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prints tables of the ranks and of the spectra, and where the page is."""
-    from slicegraph.analysis import Choice, softmax_smoothing, write_analysis
+    from slicegraph.analysis import Choice, check_sample, softmax_smoothing, write_analysis
 
-    named = _models(args)
-    samples = samples_for(next(iter(named.values())), args)
-    models = [_look(name, model, samples) for name, model in named.items()]
+    args.root = args.root or root_of_run(args.model)
+    loaded = _models(args)
+    named = dict(zip(_names(loaded, args), loaded.values(), strict=True))
+    samples = samples_for(loaded, args)
+    check_sample(args.sample, samples.count)
+    models = [_look(name, model, samples, args.sample) for name, model in named.items()]
     _check_sorts(models[0], args)
-    choice = Choice(args.sample, 1 if args.layer is None else args.layer, args.channel or 0)
-    facts = _facts(list(named.values()), models, samples)
+    choice = Choice(1 if args.layer is None else args.layer, args.channel or 0)
+    facts = _facts(list(loaded.values()), models, samples)
     place = write_analysis(_folder(args), models, softmax_smoothing(), choice, facts)
     lines = [f"note    {samples.note}"] if samples.note else []
     lines += rank_lines(models)
@@ -69,20 +75,24 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _models(args: argparse.Namespace) -> dict[str, Any]:
-    """By the name of their folder; by that and their mixer, if they have the same."""
+    """By their paths, the twin last."""
     from slicegraph.predictor import load
 
-    paths = [Path(path) for path in (args.model, args.twin) if path is not None]
-    models = [load(path) for path in paths]
-    if len({type(model) for model in models}) > 1:
-        kinds = " and ".join(model.takes for model in models)
-        raise ValueError(f"--twin {args.twin} is of another kind: models of {kinds}")
-    names = [_name(path) for path in paths]
+    paths = [path for path in (args.model, args.twin) if path is not None]
+    models = {path: load(Path(path)) for path in paths}
+    check_twins(models)
+    return models
+
+
+def _names(models: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
+    """Those of their folders; with their mixers, if they have the same."""
+    names = [_name(Path(path)) for path in models]
     if len(set(names)) < len(names):
-        names = [f"{name} {model.config.mixer}" for name, model in zip(names, models, strict=True)]
-    if len(set(names)) < len(names):
+        mixers = [model.config.mixer for model in models.values()]
+        names = [f"{name} {mixer}" for name, mixer in zip(names, mixers, strict=True)]
+    if len(set(names)) < len(names) or args.twin == args.model:
         raise ValueError(f"--twin {args.twin} has the name and the mixer of {args.model}")
-    return dict(zip(names, models, strict=True))
+    return names
 
 
 def _name(path: Path) -> str:
@@ -93,11 +103,12 @@ def _name(path: Path) -> str:
     return path.parent.name if path.name in ("model", "checkpoints") else path.name
 
 
-def _look(name: str, model: Any, samples: Samples) -> "Findings":
+def _look(name: str, model: Any, samples: Samples, sample: int) -> "Findings":
     from slicegraph.analysis import measure, trace
 
+    parts = (trace(model, *inputs) for inputs in samples.batches())
     try:
-        return measure(name, trace(model, *samples.inputs))
+        return measure(name, parts, sample, towers=getattr(model.config, "towers", 1))
     except (IndexError, ValueError) as error:
         raise ValueError(f"{name} cannot be analysed on {samples.name}: {error}") from error
 
@@ -123,17 +134,23 @@ def _facts(
 ) -> dict[str, Any]:
     from slicegraph.models.checkpoint import model_name
 
-    layer = findings[0].traces[0]
-    rows = layer.ptr.diff()
-    low, high = int(rows.min()), int(rows.max())
+    first = findings[0]
     sizes = [sum(value.numel() for value in model.parameters()) for model in models]
     return {
         "data": samples.name,
         "samples": samples.count,
-        "rows of a sample": f"{low}" if low == high else f"{low} to {high}",
-        "channels": layer.mixed.shape[1],
+        **_rows(first),
+        "channels": first.traces[0].mixed.shape[1],
         "model": model_name(models[0]),
-        "layers": len(findings[0].layers),
+        "layers": len(first.layers),
         "parameters": " / ".join(f"{size:,}" for size in sizes),
         "mixer": " / ".join(model.mixer for model in findings),
     }
+
+
+def _rows(model: "Findings") -> dict[str, str]:
+    low, high = min(model.sizes), max(model.sizes)
+    rows = f"{low}" if low == high else f"{low} to {high}"
+    if model.towers == 1:
+        return {"rows of a sample": rows}
+    return {"pairs": "both texts are measured, the first is drawn", "rows of a text": rows}

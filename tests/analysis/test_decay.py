@@ -22,10 +22,11 @@ def findings(name: str, *spectra: list[float]) -> Findings:
 
 
 def test_the_rows_have_the_spectra_of_numpy():
-    models = [
-        measure("mine", trace(image_model("sort"), images())),
-        measure("other", trace(image_model("qkv", num_layers=2), images())),
-    ]
+    traces = {
+        "mine": trace(image_model("sort"), images()),
+        "other": trace(image_model("qkv", num_layers=2), images()),
+    }
+    models = [measure(name, [layers]) for name, layers in traces.items()]
     head, rows = decay_rows(models)
     # 16 patches and the token: 17 singular values.
     assert head == ["layer", "model", "rank", "s2/s1", "s4/s1", "s8/s1", "s16/s1", "area"]
@@ -35,7 +36,7 @@ def test_the_rows_have_the_spectra_of_numpy():
     named = {model.name: model for model in models}
     for number, name, rank, *shown, area in rows:
         model, place = named[name], int(number) - 1
-        spectrum = numpy_spectrum(model.traces[place])
+        spectrum = numpy_spectrum(traces[name][place])
         assert rank == model.layers[place].mixed.effective_rank
         assert shown == pytest.approx(spectrum[[1, 3, 7, 15]], rel=1e-4, abs=1e-5)
         assert area == pytest.approx(spectrum.sum(), rel=1e-4)
@@ -44,7 +45,7 @@ def test_the_rows_have_the_spectra_of_numpy():
 def test_layers_whose_area_by_numpy_is_larger_are_counted():
     traces = [trace(image_model(mixer), images()) for mixer in ("sort", "qkv")]
     areas = np.array([[numpy_spectrum(layer).sum() for layer in one] for one in traces])
-    mine, other = (measure(name, one) for name, one in zip("ab", traces, strict=True))
+    mine, other = (measure(name, [one]) for name, one in zip("ab", traces, strict=True))
     assert slower_layers(mine, other) == ((areas[0] > areas[1]).sum(), 3)
     assert slower_layers(other, mine) == ((areas[1] > areas[0]).sum(), 3)
 

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from models.small_graphs import random_graph
+from support.small_models import small_model
 from support.traced_models import image_model, images
 
 from slicegraph.analysis import implicit_permutation, trace
@@ -32,9 +34,15 @@ def test_it_takes_what_a_layer_was_given_to_what_it_made_of_it(order):
     for layer in trace(image_model(order=order), images()):
         before, after = (layer.rows(x, 2) for x in (layer.unordered, layer.ordered))
         for channel in (0, 7, 31):
-            sources = implicit_permutation(layer.mixer.order, before, channel)
+            sources = implicit_permutation(layer.order, before, channel)
             assert torch.equal(before[sources, channel], after[:, channel])
             assert sources.sort().values.tolist() == list(range(17))
+
+
+def test_a_layer_that_reads_quantiles_sorts_upwards():
+    for layer in trace(small_model(mixer="quantile_attn"), random_graph(9)):
+        sources = implicit_permutation(layer.order, layer.unordered, channel=3)
+        assert torch.equal(sources, layer.unordered[:, 3].sort(stable=True).indices)
 
 
 @pytest.mark.parametrize("channel", [-1, 2])

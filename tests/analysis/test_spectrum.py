@@ -43,7 +43,7 @@ def test_the_effective_rank_of_zeros_and_of_a_set_without_rows_is_zero():
 
 def test_the_measures_of_a_layer_are_means_over_the_samples():
     layers = trace(sequence_model(), *tokens())
-    found = measure("small", layers)
+    found = measure("small", [layers])
     for layer, measures in zip(layers, found.layers, strict=True):
         for rows, own in ((layer.mixed, measures.mixed), (layer.block, measures.block)):
             sets = [part.double().numpy() for part in rows.split(layer.ptr.diff().tolist())]
@@ -62,4 +62,4 @@ def test_an_output_that_is_not_finite_is_refused_by_name():
     with torch.no_grad():
         model.blocks[1].mixer.value_proj.bias[0] = float("nan")
     with pytest.raises(ValueError, match="small: layer 2 has an output that is not finite"):
-        measure("small", trace(model, *tokens()))
+        measure("small", [trace(model, *tokens())])

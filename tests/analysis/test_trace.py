@@ -47,7 +47,7 @@ def test_the_layers_of_every_kind_of_model_are_caught_in_order(kind, mixer):
         rows, width = int(layer.ptr[-1]), layer.mixer.out_proj.in_features
         assert layer.mixed.shape == (rows, width)
         assert layer.block.shape == (rows, 16)
-        assert (layer.ordered is None) == (mixer in ("quantile_attn", "attn", "qkv"))
+        assert (layer.ordered is None) == (mixer in ("attn", "qkv"))
 
 
 @torch.no_grad()
@@ -65,6 +65,16 @@ def test_what_a_sorting_layer_mixes_is_a_column_wise_rearrangement(order):
         for sample in range(len(LENGTHS)):
             before, after = (layer.rows(x, sample) for x in (layer.unordered, layer.ordered))
             assert torch.equal(before.sort(0).values, after.sort(0).values)
+
+
+@torch.no_grad()
+def test_what_a_layer_reads_quantiles_of_is_sorted_graph_by_graph():
+    for layer in traced("graph", "quantile_attn"):
+        context = layer.mixer.context
+        torch.testing.assert_close(context(layer.unordered, layer.ptr), layer.mixed)
+        for number in range(2):
+            before, after = (layer.rows(x, number) for x in (layer.unordered, layer.ordered))
+            assert torch.equal(before.sort(0).values, after)
 
 
 @torch.no_grad()
@@ -92,6 +102,16 @@ def test_every_row_counts_and_padding_does_not():
     assert layer.ptr.diff().tolist() == list(LENGTHS)
     layer = traced("sequence", "sort", readout="cls")[0]
     assert layer.ptr.diff().tolist() == [n + 1 for n in LENGTHS]
+
+
+def test_the_rows_of_one_set_keep_no_others_in_memory():
+    layer = traced("sequence", "sort", readout="mean")[1]
+    own = layer.only(2)
+    assert own.ptr.tolist() == [0, LENGTHS[2]]
+    for name in ("unordered", "ordered", "mixed", "block"):
+        kept = getattr(own, name)
+        assert torch.equal(kept, layer.rows(getattr(layer, name), 2))
+        assert kept.untyped_storage().nbytes() == kept.numel() * kept.element_size()
 
 
 def test_hooks_are_removed_and_the_mode_is_kept():

@@ -68,6 +68,20 @@ def test_models_of_one_name_are_told_apart_by_their_mixers(tmp_path, molecules):
     assert names == ["mine sort_attn", "mine attn"]
 
 
+def test_the_preset_of_molecules_has_a_permutation(tmp_path):
+    model = save_model(tmp_path / "mine", preset="mini")
+    assert main(["analyze", str(model), "--data", *SMILES, "--layer", "2", "--sample", "1"]) == 0
+    told = numbers(model / "analysis")
+    assert told["models"][0]["mixer"] == "quantile_attn"
+    assert sorted(told["permutation"]["sources"]) == list(range(7))  # the atoms of phenol
+
+
+def test_a_model_is_not_its_own_twin(molecules, capsys):
+    command = ["analyze", str(molecules), "--twin", str(molecules), "--data", "CCO"]
+    assert main(command) == 2
+    assert "has the name and the mixer of" in capsys.readouterr().err
+
+
 def test_checkpoint_of_a_run_is_analysed_under_the_name_of_the_run(tmp_path):
     file = write_checkpoint(tmp_path / "run" / "checkpoints" / "best.ckpt", small_model())
     out = tmp_path / "look"
@@ -134,7 +148,8 @@ def test_twin_of_another_kind_is_refused(tmp_path, molecules, capsys):
     twin = ["--twin", str(tmp_path / "words")]
     assert main(["analyze", str(molecules), *twin, "--data", "CCO"]) == 2
     told = capsys.readouterr().err
-    assert "is of another kind: models of molecules and sequences of tokens or numbers" in told
+    assert "it is a model of sequences of tokens or numbers, and " in told
+    assert "mine of molecules; give a twin that was trained on the same data" in told
 
 
 @pytest.mark.parametrize(

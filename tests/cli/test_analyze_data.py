@@ -18,7 +18,7 @@ from slicegraph.train import TrainConfig
 
 WORDS = ("<pad>", "<unk>", "fine")
 MODELS = {
-    "images": image_model,
+    "images of 1 x 8 x 8": image_model,
     "sequences of 16 tokens": sequence_model,
     "sequences of bytes": lambda: sequence_model(vocabulary=256),
     "sequences of words": lambda: sequence_model(vocabulary=300, words=WORDS),
@@ -26,7 +26,7 @@ MODELS = {
     "pairs of sequences of 16 tokens": lambda: sequence_model(towers=2),
 }
 STORES = {
-    "images": {"vocabulary": 256, "shape": (1, 8, 8)},
+    "images of 1 x 8 x 8": {"vocabulary": 256, "shape": (1, 8, 8)},
     "sequences of 16 tokens": {"vocabulary": 16},
     "sequences of bytes": {"vocabulary": 256},
     "sequences of words": {"vocabulary": 300, "words": WORDS},
@@ -76,7 +76,10 @@ def test_a_model_takes_words_of_the_numbers_that_it_knows(capsys):
     write_store("sequences of words", words=("<pad>", "<unk>", "dull"))
     MODELS["sequences of words"]().save("model")
     assert main(["analyze", "model", "--data", "store"]) == 2
-    assert "is a model of sequences of words, and store has others; " in capsys.readouterr().err
+    assert (
+        "is a model of sequences of words, and store has sequences of other words; "
+        in capsys.readouterr().err
+    )
     sequence_model(vocabulary=300).save("saved without words")
     assert main(["analyze", "saved without words", "--data", "store"]) == 0
 
@@ -116,7 +119,7 @@ def test_molecules_and_tasks_are_kept_apart(capsys, model, words, message):
 def test_a_checkpoint_is_the_twin_of_the_folder_of_a_run(kind):
     kind("sort").save("mine/model")
     write_checkpoint(Path("other/checkpoints/best.ckpt"), kind("qkv"))
-    write_store("images" if kind is image_model else "sequences of 16 tokens")
+    write_store("images of 1 x 8 x 8" if kind is image_model else "sequences of 16 tokens")
     for words in (
         ["mine", "--twin", "other/checkpoints/best.ckpt"],
         ["other/checkpoints/best.ckpt", "--twin", "mine"],
@@ -146,6 +149,19 @@ def test_how_many_sequences_are_cut_is_said_in_a_line(capsys):
     )
     assert main(["analyze", "model", "--data", "store", "--split", "train"]) == 0
     assert "note" not in capsys.readouterr().out
+
+
+def test_a_sample_of_pairs_is_a_pair(capsys):
+    elements = [np.arange(length, dtype=np.uint8) for length in (5, 9, 7, 11)]
+    sequences = join(elements, np.zeros(2, np.int64))
+    write_sequences("store", sequences, {"valid": 2}, list("0123456789"), 16, towers=2)
+    sequence_model(towers=2, readout="mean").save("model")
+    assert main(["analyze", "model", "--data", "store", "--sample", "1"]) == 0
+    assert len(numbers(Path("model/analysis"))["permutation"]["sources"]) == 7
+    found = facts("model")
+    assert (found["samples"], found["rows of a text"]) == (2, "5 to 11")
+    assert main(["analyze", "model", "--data", "store", "--sample", "2"]) == 2
+    assert "there is no sample 2, they are 0..1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["--data", "images"], ["--data", "pictures"]])
