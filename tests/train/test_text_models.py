@@ -140,7 +140,7 @@ def test_a_model_is_analysed_in_its_words(place, tmp_path, monkeypatch):
     model.save(tmp_path / "model")  # outside the run, whose own data are others
     named = {"model": str(tmp_path / "model"), "data": ["imdb"], "task": None}
     args = Namespace(**named, root=str(tmp_path), split="test", samples=2)
-    x, _ = samples_for(model, args).inputs
+    ((x, _),) = samples_for({args.model: model}, args).batches()
     assert x.tolist() == [tokens("fine film", own_words(place, "first"))] * 2
 
 
