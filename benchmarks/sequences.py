@@ -33,7 +33,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=list(BUDGETS), choices=BUDGETS)
     parser.add_argument("--mixers", nargs="+", default=list(MIXERS), choices=MIXERS)
-    parser.add_argument("--seeds", type=int, help="how many; 3 of the small tasks, else 1")
+    parser.add_argument("--seeds", type=int, help="how many; 3, of listops 1")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="two updates of a toy a run")
     parser.add_argument("--print", action="store_true", help="show what is finished, run nothing")

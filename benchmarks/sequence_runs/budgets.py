@@ -22,14 +22,14 @@ BUDGETS: dict[str, dict[str, Any]] = {
         "max_steps": 400,
     },
     "text": {"preset": "mini-text", "max_steps": 300},
-    "listops": {"preset": "mini-listops", "model": {"num_layers": 2}, "max_steps": 200},
+    "listops": {"preset": "mini-listops", "model": {"num_layers": 2}, "max_steps": 1500},
 }
 """The settings of `slicegraph.train` for each task; the epochs or updates are the budget."""
 
-SEEDS = {"digits": 3, "mnist": 3, "acsf1": 3}
+SEEDS = {"digits": 3, "mnist": 3, "acsf1": 3, "imdb": 3, "text": 3}
 """How many seeds, from 0 on, unless told otherwise; 1 for the others."""
 
-EXAMPLES = {"listops": 5_000}
+EXAMPLES = {"listops": 20_000}
 """How many are generated."""
 
 MIXERS: dict[str, dict[str, str]] = {

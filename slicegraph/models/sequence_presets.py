@@ -80,7 +80,7 @@ SEQUENCE_PRESETS: dict[str, dict[str, Any]] = {
     "lra-image": _long_range((96, 48, 128), 6, 8, 1024, num_classes=10),
     "lra-pathfinder": _long_range(*_PATHFINDER, 1024),
     "lra-pathx": _long_range(*_PATHFINDER, 16_384),
-    "mini-listops": _MINI | {"vocabulary": 16, "max_length": 2000},
+    "mini-listops": _MINI | {"vocabulary": 16, "max_length": 2000, "readout": "cls"},
     "mini-text": _MINI | {"num_classes": 2, "num_layers": 2, "max_length": 1000},
     "mini-retrieval": _MINI | {"num_classes": 2, "num_layers": 2, "max_length": 1000, "towers": 2},
     "mini-pixels": _MINI | {"max_length": 1024},

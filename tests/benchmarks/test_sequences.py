@@ -69,11 +69,11 @@ def test_all_mixers_of_a_task_have_the_same_settings(task):
     assert all(config == seen[0] for config in seen)
 
 
-def test_small_tasks_have_three_seeds_unless_told_otherwise():
+def test_tasks_of_minutes_have_three_seeds_unless_told_otherwise():
     def seeds(task, *arguments):
         return [run.seed for run in runs_of(task, ["qkv"], *arguments)]
 
-    assert seeds("digits", None, 1) == [0, 1, 2]
+    assert seeds("digits", None, 1) == seeds("text", None, 1) == [0, 1, 2]
     assert seeds("listops", None, 1) == [0]
     assert seeds("listops", 2, 1) == [0, 1]
     assert seeds("digits", None, 1, True) == [0]

@@ -82,6 +82,11 @@ def test_small_models_differ_by_the_queries_and_keys_too(name):
     assert parameters(name, "qkv") - parameters(name, "sort") == saved
 
 
+def test_lists_are_read_as_in_the_long_range_arena():
+    assert sequence_preset("lra-listops").readout == "cls"
+    assert sequence_preset("mini-listops").readout == "cls"
+
+
 def test_every_preset_is_in_a_test():
     assert {*COUNTS, *SIZES, *MINI, "vit-tiny-imagenet"} == {*SEQUENCE_PRESETS, *VISION_PRESETS}
 
