@@ -7,6 +7,7 @@ distances. Small models, few steps: the table shows how to compare, not which mi
 Run: python examples/compare_mixers.py
 """
 
+import argparse
 import time
 
 import torch
@@ -24,7 +25,10 @@ FORMULAS = {
     "attn": "softmax(S) V",
     "qkv": "softmax(S + QK) V",
 }
-EPOCHS, BATCH_SIZE, KINDS = 20, 64, 3
+BATCH_SIZE, KINDS = 64, 3
+parser = argparse.ArgumentParser(description="six mixers on one small task")
+parser.add_argument("--epochs", type=int, default=20)
+arguments = parser.parse_args()
 torch.manual_seed(0)
 torch.set_num_threads(1)
 encode = StructuralEncoding(max_distance=15, max_hops=1)
@@ -48,9 +52,9 @@ def mean_error(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
 
 def train(model: torch.nn.Module, batches: list[Batch]) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    steps = EPOCHS * len(batches)
+    steps = arguments.epochs * len(batches)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=5e-3, total_steps=steps)
-    for _ in range(EPOCHS):
+    for _ in range(arguments.epochs):
         for batch in batches:
             optimizer.zero_grad()
             mean_error(model, batch).backward()

@@ -7,6 +7,8 @@ sorts. A third model has one of each. In these few epochs SliceSortConv alone ge
 way: counting neighbours is what messages are good at. Run: python examples/pyg_layer.py
 """
 
+import argparse
+
 import torch
 from torch import Tensor
 from torch.nn import Linear, ReLU, Sequential
@@ -18,7 +20,10 @@ from torch_geometric.utils import to_undirected
 from slicegraph.nn import SliceSortConv
 from slicegraph.ops.shortest_paths import shortest_paths
 
-CHANNELS, HEADS, EPOCHS = 32, 4, 10
+CHANNELS, HEADS = 32, 4
+parser = argparse.ArgumentParser(description="SliceSortConv next to GPSConv")
+parser.add_argument("--epochs", type=int, default=10)
+arguments = parser.parse_args()
 torch.manual_seed(0)
 torch.set_num_threads(1)
 
@@ -73,8 +78,8 @@ class Net(torch.nn.Module):
 
 def train(model: Net, loader: DataLoader) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
-    for _ in range(EPOCHS):
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, arguments.epochs)
+    for _ in range(arguments.epochs):
         for batch in loader:
             optimizer.zero_grad()
             (model(batch) - batch.y).abs().mean().backward()

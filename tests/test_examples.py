@@ -19,6 +19,8 @@ LINES = {
     "long_range.py": "tokens  sort: ms a step  attention  times",
 }
 TOY_SIZES = {
+    "compare_mixers.py": ["--epochs", "2"],
+    "pyg_layer.py": ["--epochs", "2"],
     "point_cloud.py": ["--clouds", "960", "--epochs", "2"],
     "images.py": ["--images", "100", "--epochs", "1"],
     "text.py": ["--data", "generated", "--texts", "64", "--epochs", "1"],
