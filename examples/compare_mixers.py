@@ -29,6 +29,8 @@ BATCH_SIZE, KINDS = 64, 3
 parser = argparse.ArgumentParser(description="six mixers on one small task")
 parser.add_argument("--epochs", type=int, default=20)
 arguments = parser.parse_args()
+if arguments.epochs < 1:
+    parser.error(f"--epochs {arguments.epochs}, expected at least 1")
 torch.manual_seed(0)
 torch.set_num_threads(1)
 encode = StructuralEncoding(max_distance=15, max_hops=1)

@@ -19,6 +19,10 @@ parser = argparse.ArgumentParser(description="read digits with a sort, and with 
 parser.add_argument("--epochs", type=int, default=30)
 parser.add_argument("--images", type=int, default=1797, help="how many of the images to use")
 arguments = parser.parse_args()
+if arguments.epochs < 1:
+    parser.error(f"--epochs {arguments.epochs}, expected at least 1")
+if arguments.images < 10:
+    parser.error(f"--images {arguments.images}, expected at least 10")
 BATCH_SIZE, SHADES = 64, " .:-=+*#@"
 MODELS = {
     "Sliceformer, ascending": {"mixer": "sort", "order": "ascending"},

@@ -22,6 +22,8 @@ parser = argparse.ArgumentParser(description="compute nested lists with a sort, 
 parser.add_argument("--steps", type=int, default=400, help="of training on short expressions")
 parser.add_argument("--lengths", type=int, nargs="+", default=[500, 1000, 2000])
 arguments = parser.parse_args()
+if min(arguments.steps, *arguments.lengths) < 1:
+    parser.error(f"--steps {arguments.steps} --lengths {arguments.lengths}, expected at least 1")
 FORMULAS = {
     "sort": {"mixer": "sort", "order": "interleave"},
     "attention": {"mixer": "qkv"},

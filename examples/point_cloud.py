@@ -23,6 +23,8 @@ parser.add_argument("--clouds", type=int, default=4000, help="how many clouds to
 parser.add_argument("--epochs", type=int, default=12)
 parser.add_argument("--seed", type=int, default=0)
 arguments = parser.parse_args()
+if min(arguments.clouds, arguments.epochs) < 1:
+    parser.error(f"--clouds {arguments.clouds} --epochs {arguments.epochs}, expected at least 1")
 CHANNELS, NOISE = 64, 0.02
 torch.manual_seed(arguments.seed)
 torch.set_num_threads(1)
@@ -84,9 +86,8 @@ class PointNet(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.lift = Sequential(Linear(4, CHANNELS), GELU(), Linear(CHANNELS, CHANNELS), GELU())
-        self.first = SliceSort(CHANNELS)
+        self.first, self.read = SliceSort(CHANNELS), SliceSortAggregation(k=9)
         self.norm, self.second = LayerNorm(CHANNELS), SliceSort(CHANNELS, order="interleave")
-        self.read = SliceSortAggregation(k=9)
         self.head = Sequential(LazyLinear(CHANNELS), GELU(), Linear(CHANNELS, len(SURFACES)))
 
     def forward(self, data: Data) -> Tensor:
@@ -112,7 +113,6 @@ for epoch in range(1, arguments.epochs + 1):
     with torch.no_grad():
         right = (model(test_batch).argmax(1) == test_batch.y).float().mean()
     print(f"epoch {epoch:2}: {right:.1%} of 600 new clouds, {time.perf_counter() - start:.0f} s")
-
 shuffled = [Data(pos=data.pos[torch.randperm(data.num_nodes)]) for data in clouds[:600]]
 with torch.no_grad():
     same = torch.allclose(model(test_batch), model(Batch.from_data_list(shuffled)), atol=1e-3)

@@ -24,6 +24,8 @@ CHANNELS, HEADS = 32, 4
 parser = argparse.ArgumentParser(description="SliceSortConv next to GPSConv")
 parser.add_argument("--epochs", type=int, default=10)
 arguments = parser.parse_args()
+if arguments.epochs < 1:
+    parser.error(f"--epochs {arguments.epochs}, expected at least 1")
 torch.manual_seed(0)
 torch.set_num_threads(1)
 

@@ -24,6 +24,8 @@ parser.add_argument("--data", choices=("reviews", "generated"), help="reviews, i
 parser.add_argument("--texts", type=int, default=3000, help="how many texts to train on")
 parser.add_argument("--epochs", type=int, default=3)
 arguments = parser.parse_args()
+if min(arguments.texts, arguments.epochs) < 1:
+    parser.error(f"--texts {arguments.texts} --epochs {arguments.epochs}, expected at least 1")
 LENGTH, BATCH_SIZE, TEST = 128, 32, 1000
 GOOD = ("wonderful", "great", "moving", "funny", "brilliant", "best", "excellent", "enjoyable")
 BAD = ("boring", "awful", "dull", "worst", "terrible", "silly", "poor", "waste", "disappointing")

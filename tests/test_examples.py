@@ -51,6 +51,16 @@ def test_the_example_runs_and_prints_its_result(name):
     assert LINES[name] in output_of(name)
 
 
+@pytest.mark.parametrize("name", sorted(TOY_SIZES))
+def test_nothing_to_train_is_an_error_that_says_so(name):
+    option = "--steps" if name == "long_range.py" else "--epochs"
+    command = [sys.executable, str(EXAMPLES / name), option, "0"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 2
+    assert f"{option} 0" in run.stderr
+    assert "expected at least 1" in run.stderr
+
+
 def test_a_few_updates_tell_surfaces_apart_far_better_than_chance():
     *_, last = re.findall(r"epoch +\d+: ([\d.]+)% of 600 new clouds", output_of("point_cloud.py"))
     assert float(last) / 100 > 3 / SURFACES
