@@ -27,13 +27,13 @@ test: $(VENV)/installed-dev
 # own: what the other tests run on does not have it.
 test-scatter:
 	$(MAKE) VENV=.venv-scatter .venv-scatter/installed-scatter
-	.venv-scatter/bin/pytest -rs tests/nn tests/models tests/transforms $(ARGS)
+	.venv-scatter/bin/pytest -rs tests/nn tests/models tests/test_transforms.py $(ARGS)
 
 # The packages of the extras, in a venv of their own too: without them their tests are skipped.
 test-extras:
 	$(MAKE) VENV=.venv-extras .venv-extras/installed-extras
-	.venv-extras/bin/pytest -rs tests/data/test_tasks.py tests/data/test_package_tasks.py \
-		tests/train/test_every_task.py tests/benchmarks/test_attentions.py \
+	.venv-extras/bin/pytest -rs tests/tasks \
+		tests/benchmarks/test_attentions.py \
 		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py $(ARGS)
 
 lint: $(VENV)/installed-dev
@@ -64,5 +64,5 @@ $(VENV)/installed-extras: $(VENV)/created $(BUILD)
 
 clean:
 	rm -rf $(VENV) .venv-scatter .venv-extras build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f slicegraph/ops/backends/_kernels.so
+	rm -f slicegraph/ops/_kernels.so
 	find slicegraph tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -23,7 +23,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 
 CSRC = Path("slicegraph", "csrc")
-LIBRARY = Path("slicegraph", "ops", "backends", "_kernels.so")
+LIBRARY = Path("slicegraph", "ops", "_kernels.so")
 DATASETS = Path("datasets")
 INSTALLED_DATASETS = Path("slicegraph", "data", "embedded")
 FLAGS = ["-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-pthread"]
@@ -69,19 +69,20 @@ def accepts(compiler: list[str], flags: list[str], folder: Path) -> bool:
 
 
 def compile_jobs(compiler: list[str], folder: Path) -> dict[Path, list[str]]:
-    """What to compile, by object file: level.cpp once for each SIMD level, all else once."""
-    levels, api = dict(BASELINE), [str(CSRC / "api.cpp")]
+    """The sources and flags of each object file: level.cpp once a SIMD level, the others once."""
+    levels, defines = dict(BASELINE), []
     if platform.machine().lower() in ("x86_64", "amd64"):
         refused = [name for name in X86_LEVELS if not accepts(compiler, X86_LEVELS[name], folder)]
         levels |= {name: X86_LEVELS[name] for name in X86_LEVELS if name not in refused}
-        api += ["-DSLICEGRAPH_X86_LEVELS=1"]
-        api += [f"-DSLICEGRAPH_WITHOUT_{name.upper()}" for name in refused]
-    jobs = {folder / "api.o": api}
-    jobs |= {folder / f"{file.stem}.o": [str(file)] for file in sorted(CSRC.glob("*_api.cpp"))}
-    for name, flags in levels.items():
-        level = [str(CSRC / "level.cpp"), f"-DSLICEGRAPH_LEVEL={name}", *flags]
-        jobs[folder / f"level_{name}.o"] = level
-    return jobs
+        defines = ["-DSLICEGRAPH_X86_LEVELS=1"]
+        defines += [f"-DSLICEGRAPH_WITHOUT_{name.upper()}" for name in refused]
+    level = CSRC / "level.cpp"
+    jobs = {
+        folder / f"level_{name}.o": [str(level), f"-DSLICEGRAPH_LEVEL={name}", *flags]
+        for name, flags in levels.items()
+    }
+    once = [file for file in sorted(CSRC.glob("*.cpp")) if file != level]
+    return jobs | {folder / f"{file.stem}.o": [str(file), *defines] for file in once}
 
 
 def compile_library(target: Path, folder: Path) -> None:

@@ -1,19 +1,20 @@
-"""Which encoder predicts best for its cost: `python -m benchmarks.accuracy`.
+"""Compare the accuracy and the cost of encoders: `python -m benchmarks.accuracy`.
 
-The HOMO-LUMO gap of QM9 (`qm9-gap`, from the extra `.[qm9]`) and of the embedded `mini` data is
-learned by Graphormer, by the sorting encoders, by stacks of PyG's `GPSConv` and `GINEConv` of equal
-parameters, and by chemprop 2.3.1 with its defaults (`--chemprop COMMAND`; it needs a virtual
-environment of its own, and is left out if no command is named). All these have the same optimiser,
-schedule, batch and epochs, which stand in `accuracy_runs/rows.py`, and the engine of `slicegraph
-train`; the weights after the last update are tested, and nothing is chosen on test. chemprop has
-its own settings, and beside it stands the command `slicegraph train` with its own, in fewer epochs.
+Graphormer, the sorting encoders, stacks of PyG's `GPSConv` and `GINEConv` with equal parameters,
+and chemprop 2.3.1 with its defaults learn the HOMO-LUMO gap of QM9 (`qm9-gap`, from the extra
+`.[qm9]`) and of the shipped data `mini`. chemprop (`--chemprop COMMAND`) needs its own virtual
+environment and is left out if no command is given. The other rows have the same optimiser,
+schedule, batch size and epochs, defined in `accuracy_runs/rows.py`, and use the training code of
+`slicegraph train`. The weights after the last update are tested; nothing is chosen on test.
+chemprop has its own settings; the row to compare it with is the command `slicegraph train`, which
+also has its own settings, and fewer epochs.
 
-A finished run is a line of the output file and is not made again; one with other settings is.
-Processes with different `--rows`, `--data` or `--seeds` can share the file, one a core. Times are
-those of a process on its core, so that other work on the machine counts little: of a command all
-that it does, of other rows the updates. `--time` lets the rows take turns for an epoch of 4,000
-molecules each, three times, and writes their times to the file, from which those of the table are
-then computed: the runs themselves may be of different days.
+A finished run is a line of the output file and is not repeated unless its settings change.
+Processes with different `--rows`, `--data` or `--seeds` can share the file, one process per core.
+Times are CPU times of a process, so that other work on the machine matters little: for a command
+the time of the whole command, for other rows that of the updates. `--time` trains the rows in turns
+for an epoch of 4,000 molecules each, three times, and writes the times to the file. The times of
+the table are then computed from these, so the runs themselves can be of different days.
 """
 
 import argparse
@@ -39,20 +40,21 @@ def _count(word: str) -> int:
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=["qm9-gap"], choices=BUDGETS)
-    parser.add_argument("--part", type=_count, help="molecules of train, if not of the budget")
-    parser.add_argument("--epochs", type=_count, help="if not those of the budget")
-    parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=ROWS, metavar="ROW")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--chemprop", metavar="COMMAND", help="chemprop 2.3.1, in its own place")
-    parser.add_argument("--quick", action="store_true", help="an epoch of a toy a run")
-    parser.add_argument("--time", action="store_true", help="time the rows in turns, train nothing")
-    parser.add_argument("--print", action="store_true", help="show what is finished, run nothing")
-    parser.add_argument("--root", type=Path, default=Path("dataset"), help="of the data sets")
-    parser.add_argument("--out", type=Path, help="JSON lines, taken up again if there")
-    parser.add_argument("--markdown", type=Path, help="a page, to write the tables between marks")
-    parser.add_argument("--figure", type=Path, help="a PNG of the first data set")
+    add = parser.add_argument
+    add("--data", nargs="+", default=["qm9-gap"], choices=BUDGETS, help="data (default: qm9-gap)")
+    add("--part", type=_count, help="training molecules (default: from the budget of the data)")
+    add("--epochs", type=_count, help="training epochs (default: from the budget of the data)")
+    add("--rows", nargs="+", default=list(ROWS), choices=ROWS, metavar="ROW", help="default: all")
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2], help="random seeds (default: 0 1 2)")
+    add("--threads", type=int, default=1, help="threads of a run (default: 1)")
+    add("--chemprop", metavar="COMMAND", help="path of the command of chemprop 2.3.1")
+    add("--quick", action="store_true", help="train a toy model for one epoch per run")
+    add("--time", action="store_true", help="time the rows in turns; no runs")
+    add("--print", action="store_true", help="print the finished runs; no new runs")
+    add("--root", type=Path, default=Path("dataset"), help="folder of the data (default: dataset)")
+    add("--out", type=Path, help="file of JSON lines; runs in it are not repeated")
+    add("--markdown", type=Path, help="page to write the tables to, between its markers")
+    add("--figure", type=Path, help="PNG file for a figure of the first data set")
     arguments = parser.parse_args(words)
     name = "accuracy_quick" if arguments.quick else "accuracy"
     arguments.out = arguments.out or Path("runs", f"{name}.jsonl")
@@ -60,14 +62,14 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def asked_runs(data: str, arguments: argparse.Namespace) -> list[Run]:
-    """All rows of a seed, then those of the next; the command reads whole data sets only."""
+    """Return the runs seed by seed; the command `slicegraph train` takes whole data sets only."""
     options = (arguments.threads, arguments.quick, arguments.part, arguments.epochs)
     runs = [run_of(data, row, seed, *options) for seed in arguments.seeds for row in arguments.rows]
     return [run for run in runs if run.row != COMMAND or run.part is None]
 
 
 def finish(run: Run, arguments: argparse.Namespace) -> Line | None:
-    """The line of a run; it is run if it is not in the file, unless only to print was asked."""
+    """Return the line of a run; run it if it is not in the file, unless with `--print`."""
     results = JsonLines(arguments.out)
     line = results.last(asdict(run))
     if line is not None or arguments.print:
@@ -87,7 +89,7 @@ def finish(run: Run, arguments: argparse.Namespace) -> Line | None:
 
 
 def time_rows(arguments: argparse.Namespace) -> None:
-    """Writes the times to the file, and leaves it at that."""
+    """Write the times of the rows to the file; no new runs follow."""
     arguments.print = True
     results = JsonLines(arguments.out)
     for data in arguments.data:

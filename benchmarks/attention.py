@@ -1,28 +1,29 @@
-"""SliceSort against attentions that others wrote: `python -m benchmarks.attention`.
+"""Compare SliceSort with attentions of other authors: `python -m benchmarks.attention`.
 
 Every method mixes the rows of the same encoder (`attentions/encoder.py`): the Text task of the Long
-Range Arena, 256 wide, 4 layers, 4 heads, FFN 1024, bytes in, two classes out. A package's attention
-is used as it is, with its own projections.
+Range Arena, 256 wide, 4 layers, 4 heads, FFN 1024, bytes in, two classes out. The attention of a
+package is used as it is, with its own projections.
 
-- *training*: steps a second; a step is forward, backward and AdamW.
-- *inference*: forward passes a second, without gradients.
-- *memory*: what the first training step adds to the memory of the process (activations, gradients,
-  AdamW's state): VmHWM after the step, less VmRSS before it (Linux only), while the C library gives
-  freed memory back at once.
+- *training*: steps per second; a step is forward, backward and AdamW.
+- *inference*: forward passes per second, without gradients.
+- *memory*: the memory that the first training step adds to the process (activations, gradients,
+  AdamW's state): VmHWM after the step, less VmRSS before it (Linux only), while the C library
+  returns freed memory at once.
 
-Training and inference of a method at a length are measured once, each in a process of its own. The
-median of three timed steps counts, after one that does not; fewer steps are timed once they have
-taken ten seconds. Timed steps find the memory that was freed before them, as in `slicegraph train`:
-left alone, the C library keeps it or gives it back by chance, which moved a method by a half from
-process to process. Training with a batch is the exception, as not all methods have room for what is
-kept: there every large tensor of every method is new, and a first step of ten seconds or more, that
-of the memory, is the timed one.
+Training and inference of a method at a length are measured once, each in a separate process. The
+result is the median of three timed steps after one warm-up step; timing stops early once the steps
+have taken ten seconds. Timed steps reuse the memory that was freed before them, as in
+`slicegraph train`: by default the C library keeps or returns it by chance, which changed the speed
+of a method by a half from process to process. Training with a batch is the exception, because not
+all methods have room for the memory that is kept: there, every large tensor of every method is
+newly allocated, and if the first step, whose memory is measured, takes ten seconds or more, its
+time counts.
 
-A process that would pass the limit of memory or time is stopped, and its cell says so. The batch is
-the same for all methods at a length: that of the paper, 32, up to 4K; of longer sequences, of which
-32 do not fit, one. Lengths are multiples of 1,024, as the methods with blocks need: all blocks,
-buckets, windows and strides are 64 long. A finished cell is a line of the output file and is not
-measured again.
+A process that exceeds the limit of memory or time is stopped, and its cell states the reason. The
+batch size is the same for all methods at a length: 32, as in the paper, up to 4K, and 1 for longer
+sequences, where 32 do not fit. Lengths are multiples of 1,024, as the methods with blocks require:
+all blocks, buckets, windows and strides are 64 long. A finished cell is a line of the output file
+and is not measured again.
 """
 
 import argparse
@@ -39,22 +40,23 @@ from benchmarks.markdown import write_between_marks
 
 LENGTHS = (1024, 2048, 3072, 4096, 8192, 16384)
 BATCH, BATCH_LENGTH = 32, 4096
-"""The batch, and the longest sequences of which it fits for most methods; of others, it is 1."""
+"""The batch size up to this length, which fits in memory for most methods; beyond, it is 1."""
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--lengths", type=int, nargs="+", help="multiples of 1024")
-    parser.add_argument("--batch", type=int, help="sequences, at all lengths alike")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=3, help="timed steps a cell")
-    parser.add_argument("--gigabytes", type=float, default=20.0, help="limit of a cell")
-    parser.add_argument("--seconds", type=float, default=600.0, help="limit of a cell")
-    parser.add_argument("--quick", action="store_true", help="1K, batch 1, one timed step")
-    parser.add_argument("--out", type=Path, help="JSON lines, taken up again if there")
-    parser.add_argument("--markdown", type=Path, help="a page, to write the tables between marks")
-    parser.add_argument("--figure", type=Path, help="a PNG (default: docs/attention.png)")
+    add = parser.add_argument
+    add("--methods", nargs="+", default=list(METHODS), choices=METHODS, help="default: all")
+    add("--lengths", type=int, nargs="+", help="multiples of 1024 (default: 1024 to 16384)")
+    add("--batch", type=int, help="sequences per batch (default: 32 up to length 4096, then 1)")
+    add("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    add("--repeats", type=int, default=3, help="timed steps per cell (default: 3)")
+    add("--gigabytes", type=float, default=20.0, help="memory limit of a cell (default: 20)")
+    add("--seconds", type=float, default=600.0, help="time limit of a cell (default: 600)")
+    add("--quick", action="store_true", help="length 1024, batch 1, one timed step")
+    add("--out", type=Path, help="file of JSON lines; cells in it are not measured again")
+    add("--markdown", type=Path, help="page to write the tables to, between its markers")
+    add("--figure", type=Path, help="PNG file (default: docs/attention.png)")
     arguments = parser.parse_args(words)
     _complete(arguments)
     if wrong := [n for n in arguments.lengths if n < 1024 or n % 1024]:
@@ -63,7 +65,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def _complete(arguments: argparse.Namespace) -> None:
-    """What `--quick` makes small and puts elsewhere, unless it is given."""
+    """Fill in the defaults, which `--quick` makes small and writes to other files."""
     quick = arguments.quick
     name = "attention_quick" if quick else "attention"
     if quick:
@@ -74,13 +76,13 @@ def _complete(arguments: argparse.Namespace) -> None:
 
 
 def batches_of(arguments: argparse.Namespace) -> dict[int, int]:
-    """The batch of each length."""
+    """Return the batch size of each length."""
     given = arguments.batch
     return {n: given or (BATCH if n <= BATCH_LENGTH else 1) for n in arguments.lengths}
 
 
 def measure(arguments: argparse.Namespace) -> Outcomes:
-    """Runs the cells that are not in the file yet."""
+    """Run the cells that are not in the file yet, and return all outcomes."""
     results, outcomes = Results(arguments.out), Outcomes()
     limits = (arguments.threads, arguments.repeats, arguments.gigabytes, arguments.seconds)
     for length, batch in batches_of(arguments).items():
@@ -94,7 +96,7 @@ def measure(arguments: argparse.Namespace) -> Outcomes:
 
 
 def _outcome_of(cell: Cell, results: Results) -> Outcome:
-    """What the file has of this cell, or what a run gives, which then stands in the file."""
+    """Return the outcome of a cell from the file, or run the cell and add it to the file."""
     outcome = results.find(cell)
     if outcome is None:
         outcome = run(cell)

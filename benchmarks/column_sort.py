@@ -1,16 +1,16 @@
-"""The column sort against `torch.sort` and against a plain copy, on a CPU.
+"""Compare the column sort with `torch.sort` and with a plain copy, on a CPU.
 
     python -m benchmarks.column_sort            # the shapes of the models, then the grid of sizes
-    python -m benchmarks.column_sort --shapes   # only the first
+    python -m benchmarks.column_sort --shapes   # the shapes of the models only
     python -m benchmarks.column_sort --dtype bfloat16
 
 Every figure is a ratio of medians within one run; the candidates take turns.
-- training: `torch.sort(x, dim=-2)` of an input that requires grad over ours (values, and the
-  permutation saved for the gradient);
-- inference: the same under no_grad, where ours gives the values alone;
-- backward: torch's scatter by int64 index (`zeros_like`, `scatter_`) over ours by the saved
-  permutation;
-- copies: our time over that of `x.clone()`, the floor.
+- training: time of `torch.sort(x, dim=-2)`, with an input that requires grad, divided by ours
+  (values, and the permutation saved for the gradient);
+- inference: the same under no_grad, where ours returns the values only;
+- backward: time of torch's scatter by int64 index (`zeros_like`, `scatter_`), divided by ours by
+  the saved permutation;
+- copies: our time divided by that of `x.clone()`, the lower bound.
 """
 
 import argparse
@@ -19,8 +19,8 @@ import itertools
 import torch
 
 from benchmarks.timing import median_ms
-from slicegraph.ops import column_sort, library
-from slicegraph.ops.backends import cpu, default
+from slicegraph.ops import column_sort, cpu, sort
+from slicegraph.ops.operator import default
 
 SHAPES = [
     *[(256, 16, 768), (256, 32, 768), (256, 52, 768)],
@@ -33,7 +33,7 @@ GRID_ELEMENTS = 4096
 
 
 def measure(shape: tuple[int, int, int], dtype: torch.dtype, repeats: int) -> dict[str, float]:
-    """Milliseconds of every candidate at one shape."""
+    """Return the milliseconds of every candidate at one shape."""
     plain = torch.randn(shape).to(dtype)
     x = plain.clone().requires_grad_()
     g = torch.randn(shape).to(dtype)
@@ -55,7 +55,7 @@ def measure(shape: tuple[int, int, int], dtype: torch.dtype, repeats: int) -> di
             "torch backward": lambda: torch.zeros_like(g).scatter_(-2, wide, g),
             "training": lambda: column_sort(x, return_indices=False),
             "inference": inference,
-            "backward": lambda: library.column_scatter(g, narrow, None, None),
+            "backward": lambda: sort.column_scatter_op(g, narrow, None, None),
         },
         repeats,
         warmups=2,
@@ -80,7 +80,7 @@ def print_shapes(dtype: torch.dtype, repeats: int) -> None:
 
 
 def print_grid(dtype: torch.dtype) -> None:
-    """The smallest batches from 4,096 elements on, where the fixed cost of a call counts most."""
+    """Time small batches of at least 4,096 elements, where the cost per call matters most."""
     print(f"\n{'shape':>16} {'training':>9} {'inference':>9} {'backward':>9}")
     worst = [float("inf")] * 3
     for rows, channels in itertools.product(GRID_ROWS, GRID_CHANNELS):
@@ -104,7 +104,7 @@ def print_overhead() -> None:
 
 
 def print_widths() -> None:
-    """bfloat16 against float32, ours both."""
+    """Compare our sort in bfloat16 with our sort in float32."""
     print("\ntime of float32 over bfloat16, training / inference")
     for shape in SHAPES:
         single = torch.randn(shape, requires_grad=True)
@@ -126,9 +126,10 @@ def print_widths() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=9)
+    dtypes = ["float32", "bfloat16", "float16"]
+    parser.add_argument("--dtype", default="float32", choices=dtypes, help="default: float32")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    parser.add_argument("--repeats", type=int, default=9, help="timed rounds (default: 9)")
     parser.add_argument("--shapes", action="store_true", help="only the shapes of the models")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

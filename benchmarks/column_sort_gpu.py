@@ -1,10 +1,10 @@
-"""The Triton kernel against torch.sort: `python -m benchmarks.column_sort_gpu`, on a CUDA device.
+"""Compare the Triton kernel with torch.sort on a GPU: `python -m benchmarks.column_sort_gpu`.
 
-Every time is given as a ratio. *Training* is the forward pass of an input that requires grad
-(values, and the permutation saved for the gradient), *inference* the values alone: the time of
-`torch.sort(x, dim=-2)` over ours. *Backward* is the time of torch's scatter by index over ours.
-*Copies* is our time over that of `x.clone()`, the floor, for the inference. Sets of more than 1,024
-rows are sorted by torch in both cases.
+Every figure is a ratio of times. *Training* (the forward pass with an input that requires grad:
+values, and the permutation saved for the gradient) and *inference* (values only) are the time of
+`torch.sort(x, dim=-2)` divided by ours. *Backward* is the time of torch's scatter by index divided
+by ours. *Copies* is our time in inference divided by that of `x.clone()`, the lower bound. In both
+cases torch sorts sets of more than 1,024 rows.
 """
 
 import argparse
@@ -30,7 +30,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def median_ms(candidates: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The median time of each candidate on the GPU; the candidates take turns."""
+    """Return the median time of each candidate on the GPU; the candidates take turns."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for repeat in range(-3, repeats):
         for name, run in candidates.items():
@@ -45,7 +45,7 @@ def median_ms(candidates: dict[str, Callable[[], object]], repeats: int) -> dict
 
 
 def measure(shape: tuple[int, ...], dtype: torch.dtype, repeats: int) -> dict[str, float]:
-    """The times of torch, of ours and of a copy, in milliseconds."""
+    """Return the times of torch, of our kernels and of a copy, in milliseconds."""
     x = torch.randn(shape, device="cuda").to(dtype)
     g = torch.randn(shape, device="cuda").to(dtype)
     leaf = x.clone().requires_grad_()
@@ -71,8 +71,10 @@ def measure(shape: tuple[int, ...], dtype: torch.dtype, repeats: int) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["float32", "bfloat16"])
-    parser.add_argument("--repeats", type=int, default=50)
+    default = ["float32", "bfloat16"]
+    help = f"default: {' '.join(default)}"
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=default, help=help)
+    parser.add_argument("--repeats", type=int, default=50, help="timed rounds (default: 50)")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("column_sort_gpu: there is no CUDA device, nothing was timed", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Results in a file, one JSON object a line, so that a benchmark can be taken up again."""
+"""Results in a file, one JSON object per line, so that a benchmark can be resumed."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -29,12 +29,12 @@ class JsonLines:
             file.write(json.dumps(line) + "\n")
 
     def last(self, asked: Line) -> Line | None:
-        """The last line that has all of these values."""
+        """Return the last line that has all of these values."""
         return last_with(self.lines, asked)
 
 
 def last_with(lines: Sequence[Line], asked: Line) -> Line | None:
-    """The last of the lines that has all of these values."""
+    """Return the last of the lines that has all of these values."""
     found = (
         line
         for line in reversed(lines)
@@ -50,5 +50,5 @@ def _read(file: Path) -> Iterator[Line]:
         except json.JSONDecodeError as error:
             raise ValueError(f"benchmarks: line {number} of {file}: {error}; delete it") from error
         if not isinstance(found, dict):
-            raise ValueError(f"benchmarks: line {number} of {file} is no JSON object; delete it")
+            raise ValueError(f"benchmarks: line {number} of {file} is not a JSON object; delete it")
         yield found

@@ -1,19 +1,19 @@
-"""SliceSort against attention: `python -m benchmarks.layer`.
+"""Compare SliceSort with attention: `python -m benchmarks.layer`.
 
-Compares `SliceSort` (value projection, sort, output projection) with
-`torch.nn.MultiheadAttention(need_weights=False)`, both 512 wide, attention with 8 heads, in a
-training step: forward, and backward to the parameters and the input. A batch has about 16,384 rows
-whatever the length N of its sets.
+The layers are `SliceSort` (value projection, sort, output projection) and
+`torch.nn.MultiheadAttention(need_weights=False)`, both 512 wide, attention with 8 heads. A training
+step is forward, and backward to the parameters and the input. A batch has about 16,384 rows for
+every length N of its sets.
 
-*Speed* is the time of attention over ours: the median of repeats that take turns in one process.
-*Growth* is our time per row and log2 N, over that of the first size: 1 or less means that the time
-of a set grows no faster than N log N.
+*Speed* is the time of attention divided by ours: medians of repeats that take turns in one process.
+*Growth* is our time per row and log2 N, divided by that of the first size: 1 or less means that the
+time of a set grows no faster than N log N.
 
-*Memory* is our peak over that of attention. A peak is what one training step adds to the memory
-that the process holds in RAM: VmHWM after the step, the kernel's own high-water mark, less VmRSS
-before it, where the mark was reset (Linux only). Every peak is taken in a process of its own, after
-the input has been made and a step at a tiny size has loaded the libraries. It counts everything:
-activations, gradients, and the buffers inside of the matrix products.
+*Memory* is our peak divided by that of attention. A peak is what one training step adds to the
+memory of the process in RAM: VmHWM (the high-water mark that Linux keeps) after the step, less
+VmRSS before it, where the mark was reset (Linux only). Every peak is measured in a separate
+process, after the input has been made and a step at a tiny size has loaded the libraries. It
+includes activations, gradients, and the buffers inside the matrix products.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from torch import Tensor
 from benchmarks.peak import peak_bytes_of
 from benchmarks.timing import median_ms
 from slicegraph.nn import SliceSort
-from slicegraph.ops.backends import choose
+from slicegraph.ops.operator import choose
 
 SIZES = (16, 64, 256, 1024, 2048, 4096, 8192, 16384)
 WIDTH, HEADS, ROWS = 512, 8, 16384
@@ -43,7 +43,7 @@ def forward_of(layer: str) -> Callable[[Tensor], Tensor]:
 
 
 def training_step(layer: str, n: int, rows: int = ROWS) -> Callable[[], None]:
-    """A function that runs a layer on sets of n rows, forward and backward."""
+    """Return a function that runs a layer on sets of n rows, forward and backward."""
     forward = forward_of(layer)
     x = torch.randn(max(1, rows // n), n, WIDTH, requires_grad=True)
     gradient = torch.randn(x.shape)
@@ -56,7 +56,7 @@ def training_step(layer: str, n: int, rows: int = ROWS) -> Callable[[], None]:
 
 
 def peak_bytes(layer: str, n: int, threads: int) -> int:
-    """What a training step adds to the memory of this process."""
+    """Return the memory that a training step adds to this process."""
     torch.set_num_threads(threads)
     training_step(layer, n=4, rows=16)()
     return peak_bytes_of(training_step(layer, n))
@@ -75,7 +75,7 @@ def repeats_of(n: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="lengths of the sets")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     backend = choose("cpu").__name__.rpartition(".")[2]

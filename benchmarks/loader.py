@@ -1,15 +1,15 @@
-"""From a store on disk to ready batches on one core: `python -m benchmarks.loader`.
+"""Time the way from a store on disk to batches on one core: `python -m benchmarks.loader`.
 
-Molecules a second, and how many times those of `GraphormerDataCollator` in transformers 4.57.1
-with `on_the_fly_processing`, which makes of a list of graphs what its Graphormer takes. Two sets of
-molecules: all of 15 atoms, and a mix of 5 to 50; in batches of 256. All candidates take turns in
-one process, with one thread; the median counts.
+The figures are molecules per second, and their ratio to those of `GraphormerDataCollator` in
+transformers 4.57.1 with `on_the_fly_processing`, which makes the input of its Graphormer from a
+list of graphs. There are two sets of molecules: all of 15 atoms, and a mix of 5 to 50; both in
+batches of 256. All candidates take turns in one process, with one thread; the median counts.
 
 - *loader*: an epoch of `molecule_loader`: shuffled, grouped by size, read, encoded.
 - *collate*: one batch of molecules in random order, read and encoded.
 - *plain*: as collate, without the encodings, for models that only sort.
-- *transformers*: the collator on the same molecules, which are there already as arrays. It needs
-  `.[peers]` and a C++ compiler; without it there are no ratios.
+- *transformers*: the collator on the same molecules, which are already in memory as arrays. It
+  needs `.[peers]` and a C++ compiler; without it there are no ratios.
 """
 
 import argparse
@@ -24,17 +24,16 @@ import torch
 
 from benchmarks.structure import FIFTEEN_ATOMS, FIVE_TO_FIFTY_ATOMS, INSTALL
 from benchmarks.timing import median_ms, print_rates
-from slicegraph.data.batch.collate import collate
-from slicegraph.data.batch.loader import molecule_loader
-from slicegraph.data.preparation.prepare import prepare
-from slicegraph.data.store.molecule_store import MoleculeStore
+from slicegraph.data.batch import collate, molecule_loader
+from slicegraph.data.prepare import prepare
+from slicegraph.data.store import MoleculeStore
 
 BATCH = 256
 Run = tuple[Callable[[], object], int]
 
 
 def make_store(folder: Path, smiles: str, count: int) -> MoleculeStore:
-    """`count` molecules, these over and over, prepared from a file as anyone would."""
+    """Prepare a store from a file of `count` molecules, which repeats the given ones."""
     rows = (f"{one},0.5\n" for one in islice(cycle(smiles.split()), count))
     source = folder / "molecules.csv"
     source.write_text("smiles,gap\n" + "".join(rows))
@@ -43,7 +42,7 @@ def make_store(folder: Path, smiles: str, count: int) -> MoleculeStore:
 
 
 def graphs(store: MoleculeStore, indices: np.ndarray) -> list[dict[str, Any]]:
-    """As the collator of transformers takes them."""
+    """Return molecules in the format that the collator of transformers takes."""
     return [
         {
             "node_feat": data.x.numpy(),
@@ -57,7 +56,7 @@ def graphs(store: MoleculeStore, indices: np.ndarray) -> list[dict[str, Any]]:
 
 
 def peer() -> Callable[[list[dict[str, Any]]], object] | None:
-    """The collator of transformers, or None with a word on how to get it."""
+    """Return the collator of transformers; if it is missing, print how to install it."""
     try:
         from transformers.models.deprecated.graphormer.collating_graphormer import (
             GraphormerDataCollator,
@@ -70,7 +69,7 @@ def peer() -> Callable[[list[dict[str, Any]]], object] | None:
 
 
 def candidates(store: MoleculeStore) -> dict[str, Run]:
-    """Each with the number of molecules it reads."""
+    """Return the candidates, each with the number of molecules it reads."""
     loader = molecule_loader(store, BATCH)
     indices = np.random.default_rng(0).permutation(len(store))[:BATCH]
     return {
@@ -81,7 +80,7 @@ def candidates(store: MoleculeStore) -> dict[str, Run]:
 
 
 def measure(store: MoleculeStore, repeats: int, collator: Callable | None) -> dict[str, float]:
-    """Molecules a second of each candidate."""
+    """Return the molecules per second of each candidate."""
     runs = candidates(store)
     if collator is not None:
         items = graphs(store, np.arange(BATCH))
@@ -92,8 +91,10 @@ def measure(store: MoleculeStore, repeats: int, collator: Callable | None) -> di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--molecules", type=int, default=20_480, help="in the store")
+    parser.add_argument("--repeats", type=int, default=7, help="timed rounds (default: 7)")
+    parser.add_argument(
+        "--molecules", type=int, default=20_480, help="molecules in the store (default: 20480)"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     collator = peer()

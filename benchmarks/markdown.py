@@ -1,9 +1,9 @@
-"""Rows of a table in Markdown, and where it stands in a page."""
+"""Write tables in Markdown between the markers of a page."""
 
 from pathlib import Path
 
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
-"""The lines of a page between which a benchmark writes."""
+"""The markers: a benchmark writes between these lines of a page."""
 
 
 def row(*cells: str) -> str:
@@ -11,7 +11,7 @@ def row(*cells: str) -> str:
 
 
 def write_between_marks(file: Path, text: str) -> None:
-    """Replaces what is between the marks of a page; a new page has nothing else."""
+    """Replace the text between the markers of a page; a new page contains nothing else."""
     page = file.read_text("utf-8") if file.exists() else f"{BEGIN}\n{END}\n"
     if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
         raise ValueError(

@@ -1,23 +1,23 @@
-"""What a call adds to the memory that this process holds in RAM (Linux only)."""
+"""Measure the memory that a call adds to this process in RAM (Linux only)."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 
 def peak_bytes_of(run: Callable[[], object]) -> int:
-    """VmHWM after the call, the kernel's own high-water mark, less VmRSS before it.
+    """Return VmHWM (the high-water mark that Linux keeps) after the call, less VmRSS before it.
 
     Example:
         >>> peak_bytes_of(lambda: bytearray(1 << 24)) >= 1 << 24
         True
     """
-    Path("/proc/self/clear_refs").write_text("5")  # the mark starts from what is held now
+    Path("/proc/self/clear_refs").write_text("5")  # resets the mark to the current memory
     before = _field("VmRSS")
     run()
     return _field("VmHWM") - before
 
 
 def _field(name: str) -> int:
-    """A field of /proc/self/status, in bytes."""
+    """Return a field of /proc/self/status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name + ":"))

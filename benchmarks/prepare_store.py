@@ -1,13 +1,13 @@
-"""Preparing a store from a file: `python -m benchmarks.prepare_store`.
+"""Measure the preparation of a store from a file: `python -m benchmarks.prepare_store`.
 
-A generated table (seeded, molecules of about 14 atoms with one label), and of it
+The table is generated with a fixed seed: molecules of about 14 atoms with one label.
 
-- *speed*: molecules a second of OGB's own processing, which is `PygPCQM4Mv2Dataset.process` as it
-  is, and of `prepare` with two workers and canonical atom order, on the first rows of the table.
-  They take turns; the median counts.
-- *memory*: the most that `slicegraph prepare` and its workers have at a time on a third of the
-  table and on all of it. RSS counts pages that processes share once for each of them, PSS once.
-  Only Linux tells.
+- *speed*: molecules per second of OGB's own processing (`PygPCQM4Mv2Dataset.process`, unchanged)
+  and of `prepare` with two workers and canonical atom order, on the first rows of the table. They
+  take turns; the median counts.
+- *memory*: the peak memory of `slicegraph prepare` with its workers, on a third of the table and on
+  all of it. RSS counts pages that processes share once per process, PSS counts them once (Linux
+  only).
 """
 
 import argparse
@@ -29,7 +29,7 @@ import torch
 from ogb.lsc import PygPCQM4Mv2Dataset
 
 from benchmarks.timing import median_ms
-from slicegraph.data.preparation.prepare import prepare
+from slicegraph.data.prepare import prepare
 
 PIECES = (
     *("C", "CC", "CCC", "C(C)", "C(C)(C)", "O", "N", "S", "N(C)C", "C(O)", "[C@@H](C)", "C#C"),
@@ -55,11 +55,11 @@ def write_beginning(table: Path, path: Path, rows: int) -> None:
 
 
 class Processed(Exception):
-    """OGB goes on to load what it saved, which torch 2.6 and later refuse."""
+    """Stops OGB before it loads the file that it saved, which torch 2.6 and later refuse."""
 
 
 class OwnProcessing(PygPCQM4Mv2Dataset):
-    """OGB's class on a table of ours, all of it training data."""
+    """OGB's class on our table, with all rows as training data."""
 
     def process(self) -> None:
         super().process()
@@ -86,14 +86,14 @@ def process_by_us(table: Path, folder: Path, workers: int) -> None:
 
 
 def family(process: int) -> Iterator[int]:
-    """A process and those that it started."""
+    """Yield a process and the processes that it started."""
     yield process
     for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
         yield from family(int(child))
 
 
 def memory(process: int) -> tuple[int, int]:
-    """RSS and PSS of the family in bytes."""
+    """Return RSS and PSS of a process and the processes that it started, in bytes."""
     total = {"Rss:": 0, "Pss:": 0}
     with contextlib.suppress(OSError):
         for member in family(process):
@@ -105,7 +105,7 @@ def memory(process: int) -> tuple[int, int]:
 
 
 def run_command(table: Path, folder: Path, workers: int) -> tuple[float, int, int]:
-    """Seconds, and the most RSS and PSS, of `slicegraph prepare`."""
+    """Run `slicegraph prepare`; return the seconds, and the peak RSS and PSS in bytes."""
     words = [sys.executable, "-m", "slicegraph", "prepare", str(table), "--out", str(folder)]
     words += ["--workers", str(workers)]
     began = time.perf_counter()
@@ -154,10 +154,11 @@ def show_memory(table: Path, folder: Path, rows: int, workers: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=300_000, help="of the table")
-    parser.add_argument("--sample", type=int, default=20_000, help="rows for the speed")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=2)
+    add = parser.add_argument
+    add("--rows", type=int, default=300_000, help="rows of the table (default: 300000)")
+    add("--sample", type=int, default=20_000, help="rows to time (default: 20000)")
+    add("--repeats", type=int, default=3, help="timed rounds (default: 3)")
+    add("--workers", type=int, default=2, help="processes of `prepare` (default: 2)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,15 @@
-"""Sorting beside attention on sequences and images: `python -m benchmarks.sequences`.
+"""Compare sorting with attention on sequences and images: `python -m benchmarks.sequences`.
 
-Every task is learned by the same model with four mixers: `sort` in the orders ascending, interleave
-and max_exchange, and `qkv`, which makes it a Transformer. All have the same budget, which stands in
-`sequence_runs/budgets.py`: the same updates, batches, optimiser and schedule. Nothing is tuned to a
-mixer. A run is that of `slicegraph train`: the weights that were best on valid are tested.
+The same model learns every task with four mixers: `sort` in the orders ascending, interleave and
+max_exchange, and `qkv`, which makes it a Transformer. All have the same budget, defined in
+`sequence_runs/budgets.py`: the same updates, batches, optimiser and schedule. Nothing is tuned for
+one mixer. A run uses `slicegraph.train`: the weights with the best validation score are tested.
 
 The table has the accuracy on test (mean and standard deviation over the seeds), the parameters and
-the speed: as other work on the machine would spoil a comparison of runs, that of single steps which
-take turns in one process, with their ratio.
+the speed. Other work on the machine would distort a comparison of whole runs, so the speed is that
+of single steps, which take turns in one process; the last column is their ratio.
 
-A finished run is a line of the output file and is not made again; one with other settings is. Two
+A finished run is a line of the output file and is not repeated unless its settings change. Two
 processes with different `--tasks` can share the file.
 """
 
@@ -24,22 +24,23 @@ from benchmarks.sequence_runs import speed, training
 from benchmarks.sequence_runs.budgets import BUDGETS, MIXERS, Run, runs_of, settings_of
 from benchmarks.sequence_runs.speed import SpeedTest
 from benchmarks.sequence_runs.table import task_table
-from slicegraph.data.sequences.contents import TaskError
+from slicegraph.tasks import TaskError
 
 REPEATS = 15
 
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tasks", nargs="+", default=list(BUDGETS), choices=BUDGETS)
-    parser.add_argument("--mixers", nargs="+", default=list(MIXERS), choices=MIXERS)
-    parser.add_argument("--seeds", type=int, help="how many; 3, of listops 1")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="two updates of a toy a run")
-    parser.add_argument("--print", action="store_true", help="show what is finished, run nothing")
-    parser.add_argument("--root", type=Path, default=Path("dataset"), help="of the data sets")
-    parser.add_argument("--out", type=Path, help="JSON lines, taken up again if there")
-    parser.add_argument("--markdown", type=Path, help="a page, to write the tables between marks")
+    add = parser.add_argument
+    add("--tasks", nargs="+", default=list(BUDGETS), choices=BUDGETS, help="default: all")
+    add("--mixers", nargs="+", default=list(MIXERS), choices=MIXERS, help="default: all")
+    add("--seeds", type=int, help="number of seeds (default: 3, for listops 1)")
+    add("--threads", type=int, default=1, help="threads of a run (default: 1)")
+    add("--quick", action="store_true", help="train a toy model for two updates per run")
+    add("--print", action="store_true", help="print the finished runs; no new runs")
+    add("--root", type=Path, default=Path("dataset"), help="folder of the data (default: dataset)")
+    add("--out", type=Path, help="file of JSON lines; runs in it are not repeated")
+    add("--markdown", type=Path, help="page to write the tables to, between its markers")
     arguments = parser.parse_args(words)
     if arguments.seeds is not None and arguments.seeds < 1:
         parser.error(f"--seeds {arguments.seeds}, expected at least 1")
@@ -51,7 +52,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 def measure(
     task: str, arguments: argparse.Namespace, results: JsonLines
 ) -> tuple[Line | None, list[Line]]:
-    """The speeds of the mixers of a task, and its runs; what is not in the file yet is done."""
+    """Return the speeds of the mixers of a task, and its runs; missing ones are measured first."""
     threads, quick = arguments.threads, arguments.quick
     settings = settings_of(task, threads, quick)
     test = SpeedTest(task, settings, arguments.mixers, 1 if quick else REPEATS)
@@ -64,7 +65,7 @@ def measure(
 def finish(
     asked: SpeedTest | Run, arguments: argparse.Namespace, results: JsonLines
 ) -> Line | None:
-    """The line of a run; it is run if it is not in the file, unless only to print was asked."""
+    """Return the line of a run; run it if it is not in the file, unless with `--print`."""
     wanted = asdict(asked)
     line = results.last(wanted)
     if line is not None or arguments.print:
@@ -79,7 +80,7 @@ def finish(
 
 
 def tables(arguments: argparse.Namespace) -> str:
-    """Measures task after task; one that cannot be had is named, and the others go on."""
+    """Measure task by task; a task whose data are not available is reported and left out."""
     results, parts = JsonLines(arguments.out), []
     for task in arguments.tasks:
         try:

@@ -1,14 +1,14 @@
-"""Structural encodings on one core: `python -m benchmarks.structure`.
+"""Time structural encodings on one core: `python -m benchmarks.structure`.
 
-Molecules a second, and how many times those of `preprocess_item` in transformers 4.57.1 (the
-Graphormer published there), which makes the same things of a molecule: distances, the bonds along
-one shortest path a pair, degrees. Two sets of molecules, 256 each: all of 15 atoms, and a mix of 5
-to 50. All candidates take turns in one process, with one thread; the median counts.
+The figures are molecules per second, and their ratio to those of `preprocess_item` in transformers
+4.57.1 (its Graphormer), which computes the same properties of a molecule: distances, the bonds
+along one shortest path per pair, degrees. There are two sets of 256 molecules: all of 15 atoms, and
+a mix of 5 to 50. All candidates take turns in one process, with one thread; the median counts.
 
-- *kernel*: `shortest_paths` on a batch that is there.
-- *batch*: `StructuralEncoding` on a PyG `Batch` that is there, as in collate.
+- *kernel*: `shortest_paths` on an existing batch.
+- *batch*: `StructuralEncoding` on an existing PyG `Batch`, as in collate.
 - *graph*: `StructuralEncoding` on one graph after the other, as in a data set.
-- *plain*: as kernel, on the fallback in plain Python.
+- *plain*: as kernel, on the reference backend.
 - *transformers*: `preprocess_item` on one molecule after the other. It needs `.[peers]` and a C++
   compiler; without it there are no ratios.
 """
@@ -24,7 +24,7 @@ from torch_geometric.data import Batch, Data
 
 from benchmarks.timing import median_ms, print_rates
 from slicegraph.ops import use_backend
-from slicegraph.ops.shortest_paths import shortest_paths
+from slicegraph.ops.paths import shortest_paths
 from slicegraph.transforms import StructuralEncoding
 
 COUNT = 256
@@ -49,7 +49,7 @@ INSTALL = "pip install -c constraints.txt '.[peers]'"
 
 
 def molecules(smiles: str) -> list[dict[str, Any]]:
-    """As `preprocess_item` takes them, repeated to the size of a batch."""
+    """Return molecules in the format of `preprocess_item`, repeated up to the batch size."""
     items = []
     for one in smiles.split():
         graph = smiles2graph(one)
@@ -58,7 +58,7 @@ def molecules(smiles: str) -> list[dict[str, Any]]:
 
 
 def peer() -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    """`preprocess_item`, or None with a word on how to get it."""
+    """Return `preprocess_item`; if it is missing, print how to install it and return None."""
     try:
         from transformers.models.deprecated.graphormer.collating_graphormer import preprocess_item
 
@@ -89,7 +89,7 @@ def candidates(items: list[dict[str, Any]]) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=7, help="timed rounds (default: 7)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     preprocess_item = peer()

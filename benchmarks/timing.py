@@ -1,5 +1,6 @@
-"""Times of candidates that noise hits alike: they take turns, and the median counts."""
+"""Time candidates in turns, so that noise affects all of them; the median counts."""
 
+import random
 import time
 from collections.abc import Callable
 from statistics import median
@@ -8,24 +9,36 @@ from statistics import median
 def median_ms(
     candidates: dict[str, Callable[[], object]], repeats: int, warmups: int = 1
 ) -> dict[str, float]:
-    """The median time of a call of each candidate, in milliseconds.
+    """Return the median time of a call of each candidate, in milliseconds.
 
     Example:
         >>> ms = median_ms({"torch": lambda: x.sort(0), "ours": lambda: column_sort(x)}, repeats=9)
         >>> ratio = ms["torch"] / ms["ours"]
     """
+    times = times_ms(candidates, repeats, warmups)
+    return {name: median(taken) for name, taken in times.items()}
+
+
+def times_ms(
+    candidates: dict[str, Callable[[], object]], repeats: int, warmups: int = 1
+) -> dict[str, list[float]]:
+    """Return the times of all calls, round by round, in milliseconds.
+
+    Each round calls every candidate once, in a random order.
+    """
     times: dict[str, list[float]] = {name: [] for name in candidates}
+    shuffle = random.Random(0)
     for repeat in range(-warmups, repeats):
-        for name, run in candidates.items():
+        for name in shuffle.sample(list(candidates), len(candidates)):
             start = time.perf_counter()
-            run()
+            candidates[name]()
             if repeat >= 0:
-                times[name].append(time.perf_counter() - start)
-    return {name: 1e3 * median(taken) for name, taken in times.items()}
+                times[name].append(1e3 * (time.perf_counter() - start))
+    return times
 
 
 def print_rates(title: str, rates: dict[str, float]) -> None:
-    """Molecules a second of each run, and how many times that is what transformers does."""
+    """Print the molecules per second of each run, and their ratio to those of transformers."""
     print(f"{title}, molecules a second")
     peer = rates.get("transformers")
     for run, rate in rates.items():

@@ -1,16 +1,16 @@
-"""Whole training, data loading included, against transformers: `python -m benchmarks.training`.
+"""Compare whole training with transformers, with data loading: `python -m benchmarks.training`.
 
-Molecules a second of a training step with its data: a batch of 256 molecules is read or collated,
-then forward, backward, clipping and AdamW. All candidates take turns, each in a process of its own,
-as in use, with the same molecules, the same size (12 layers, 80 wide, 8 heads) and the same number
-of threads; the median counts, and ratios are to *transformers*.
+The figures are molecules per second of a training step with its data: a batch of 256 molecules is
+read or collated, then forward, backward, clipping and AdamW. All candidates take turns, each in a
+separate process as in normal use, with the same molecules, the same size (12 layers, 80 wide, 8
+heads) and the same number of threads; the median counts, and ratios are to *transformers*.
 
-- *sliceformer-slim*, *graphormer-slim*: our presets, trained by Lightning as `slicegraph train`
-  does: an epoch of the run, its loader and its callbacks in the time, freed memory kept.
+- *sliceformer-slim*, *graphormer-slim*: our presets, trained by Lightning as in `slicegraph train`.
+  The time of an epoch includes the loader and the callbacks; freed memory is kept.
 - *transformers*: the Graphormer of transformers 4.57.1 in a plain loop with its own collator,
   `on_the_fly_processing`. It needs `.[peers]` and a C++ compiler; without it there are no ratios.
 
-*Data* is the share of the time of a step that waits for its batch.
+*Data* is the share of the time of a step spent waiting for its batch.
 """
 
 import argparse
@@ -32,15 +32,14 @@ from torch.nn import functional
 from benchmarks.encoder import SMILES, peer_model
 from benchmarks.loader import graphs, make_store, peer
 from benchmarks.timing import median_ms
-from slicegraph.data.sets.datasets import DataSet
-from slicegraph.data.sets.task import Task
-from slicegraph.data.store.molecule_store import MoleculeStore
+from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.data.splits import Task
+from slicegraph.data.store import MoleculeStore
 from slicegraph.models import preset
 from slicegraph.train import TrainConfig
-from slicegraph.train.data import MoleculeData
-from slicegraph.train.freed_memory import freed_memory_kept
+from slicegraph.train.data import MoleculeRunData
+from slicegraph.train.machine import freed_memory_kept, make_trainer, quiet_lightning
 from slicegraph.train.module import TrainingModule
-from slicegraph.train.trainer import make_trainer, quiet_lightning
 
 BATCH = 256
 PRESETS = ("sliceformer-slim", "graphormer-slim")
@@ -52,7 +51,7 @@ class Rate(NamedTuple):
 
 
 class Waiting:
-    """An iterator that adds up the time that is spent in the one it stands for."""
+    """Wraps a loader and adds up the time spent waiting for its batches."""
 
     def __init__(self, loader: Any) -> None:
         self.loader, self.seconds = loader, 0.0
@@ -72,19 +71,19 @@ class Waiting:
 
 
 class Stop(Checkpoint):
-    """Ends the fit after its first epoch; in the place of Lightning's checkpoints."""
+    """Ends the fit after its first epoch; as a `Checkpoint` it replaces Lightning's own."""
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         trainer.should_stop = True
 
 
 class Ours:
-    """An epoch of a run, by Lightning."""
+    """One epoch of a run with Lightning."""
 
     def __init__(self, name: str, store: MoleculeStore, threads: int) -> None:
         task = Task("regression", ("gap",), "mae")
         everything = {"train": np.arange(len(store)), "valid": np.arange(BATCH)}
-        self.dataset = DataSet("benchmark", store, everything, task, task.evaluator())
+        self.dataset = MoleculeDataset("benchmark", store, everything, task, task.evaluator())
         self.config = TrainConfig(
             preset=name, threads=threads, accelerator="cpu", precision="32-true"
         ).resolved()
@@ -92,7 +91,7 @@ class Ours:
         self.waited = 0.0
 
     def __call__(self) -> None:
-        data = MoleculeData(self.config, self.dataset)
+        data = MoleculeRunData(self.config, self.dataset)
         trainer = make_trainer(self.config, [Stop()])
         trainer.limit_val_batches = 0
         loader: list[Waiting] = []
@@ -138,7 +137,7 @@ _to_the_end = ExitStack()
 
 
 def start(name: str, folder: Path, threads: int) -> None:
-    """Makes the candidate of a process."""
+    """Create the candidate of this process."""
     global _run
     torch.set_num_threads(threads)
     store = MoleculeStore(folder)
@@ -150,7 +149,7 @@ def start(name: str, folder: Path, threads: int) -> None:
 
 
 def waited() -> float:
-    """Runs the candidate of this process once; the share of the time that it waited for data."""
+    """Run the candidate of this process once; return the share of time spent waiting for data."""
     assert _run is not None
     begun = time.perf_counter()
     with quiet_lightning():
@@ -179,9 +178,10 @@ def measure(store: MoleculeStore, threads: int, repeats: int) -> dict[str, Rate]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--batches", type=int, default=8, help="of 256 molecules, in an epoch")
-    parser.add_argument("--threads", type=int, default=2)
+    add = parser.add_argument
+    add("--repeats", type=int, default=3, help="timed rounds (default: 3)")
+    add("--batches", type=int, default=8, help="batches of 256 molecules per epoch (default: 8)")
+    add("--threads", type=int, default=2, help="threads of torch (default: 2)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder), SMILES, BATCH * arguments.batches)

@@ -1,9 +1,9 @@
-"""The six mixers of GraphSliceformer on one small task that is about structure.
+"""Compare the six mixers of GraphSliceformer on one small task about graph structure.
 
-The graphs are random trees with nodes of three kinds. The question: at its most crowded place, how
-many nodes of kind 0 are there within two hops? A model must know which nodes are near, and then
-find the largest of many values. `sort` sees degrees but no pairs of nodes; the others see
-distances. Small models, few steps: the table shows how to compare, not which mixer is best.
+The graphs are random trees with nodes of three kinds. The target is the largest number of nodes of
+kind 0 within two hops of a node. A model needs the distances between nodes, and then the largest of
+many values. `sort` uses degrees but no pairs of nodes; the other mixers use distances. The models
+are small and train for few steps: the table shows how to compare, not which mixer is best.
 Run: python examples/compare_mixers.py
 """
 
@@ -26,8 +26,8 @@ FORMULAS = {
     "qkv": "softmax(S + QK) V",
 }
 BATCH_SIZE, KINDS = 64, 3
-parser = argparse.ArgumentParser(description="six mixers on one small task")
-parser.add_argument("--epochs", type=int, default=20)
+parser = argparse.ArgumentParser(description="compare six mixers on one small task")
+parser.add_argument("--epochs", type=int, default=20, help="training epochs (default: 20)")
 arguments = parser.parse_args()
 if arguments.epochs < 1:
     parser.error(f"--epochs {arguments.epochs}, expected at least 1")
@@ -37,7 +37,7 @@ encode = StructuralEncoding(max_distance=15, max_hops=1)
 
 
 def random_tree() -> Data:
-    """6 to 15 nodes; `y` is the largest number of nodes of kind 0 within two hops of a node."""
+    """Draw 6 to 15 nodes; `y` is the largest number of kind 0 within two hops of a node."""
     n = int(torch.randint(6, 16, ()))
     child = torch.arange(1, n)
     parent = (torch.rand(n - 1) * child).long()

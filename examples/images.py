@@ -1,8 +1,8 @@
-"""A vision Transformer that sorts: digits of 8 x 8 pixels, beside the ViT of the same size.
+"""Classify digits of 8 x 8 pixels with a vision Transformer that sorts, and with a ViT.
 
-An image is cut into 16 patches of 2 x 2 pixels. The one model mixes them by sorting every channel,
-the other by attention; all else is the same, but for the queries and keys that sorting does
-without. The data are 1,797 scanned digits of scikit-learn. Run: python examples/images.py
+An image is cut into 16 patches of 2 x 2 pixels. The Sliceformers mix the patches by sorting every
+channel, the ViT by attention. Everything else is the same, except that sorting has no queries and
+keys. The data are 1,797 scanned digits of scikit-learn. Run: python examples/images.py
 """
 
 import argparse
@@ -15,9 +15,9 @@ from torch.nn import functional
 
 from slicegraph.models import VisionSliceformer, VisionSliceformerConfig
 
-parser = argparse.ArgumentParser(description="read digits with a sort, and with attention")
-parser.add_argument("--epochs", type=int, default=30)
-parser.add_argument("--images", type=int, default=1797, help="how many of the images to use")
+parser = argparse.ArgumentParser(description="classify digits by sorting and by attention")
+parser.add_argument("--epochs", type=int, default=30, help="training epochs (default: 30)")
+parser.add_argument("--images", type=int, default=1797, help="number of images (default: 1797)")
 arguments = parser.parse_args()
 if arguments.epochs < 1:
     parser.error(f"--epochs {arguments.epochs}, expected at least 1")

@@ -1,9 +1,9 @@
-"""Nested lists, short and long: ListOps with a sort, and with attention.
+"""Learn ListOps by sorting and by attention, and time both on long sequences.
 
 ListOps are expressions such as [MAX 4 3 [MIN 2 3 ] 1 0 ], whose value is a digit. The models have
-the same size but for the queries and keys of attention. First both learn short expressions, in the
-same number of steps. Then a step of training is timed at the lengths of the Long Range Arena, up to
-2,000 tokens: the time of sorting grows like N log N, that of attention like N squared.
+the same size except for the queries and keys of attention. First both learn short expressions, in
+the same number of steps. Then a training step is timed at the lengths of the Long Range Arena, up
+to 2,000 tokens: the time of sorting grows like N log N, that of attention like N squared.
 Run: python examples/long_range.py
 """
 
@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from slicegraph.data.sequences.listops import TOKENS, decode, generate_listops
-from slicegraph.data.sequences.sequences import Sequences, pad
 from slicegraph.models import SequenceSliceformer, SequenceSliceformerConfig
+from slicegraph.tasks.generated import TOKENS, decode, generate_listops
+from slicegraph.tasks.store import Sequences, pad
 
-parser = argparse.ArgumentParser(description="compute nested lists with a sort, and with attention")
-parser.add_argument("--steps", type=int, default=400, help="of training on short expressions")
-parser.add_argument("--lengths", type=int, nargs="+", default=[500, 1000, 2000])
+parser = argparse.ArgumentParser(description="learn ListOps by sorting and by attention")
+parser.add_argument("--steps", type=int, default=400, help="training steps (default: 400)")
+parser.add_argument(
+    "--lengths", type=int, nargs="+", default=[500, 1000, 2000], help="tokens of the timed steps"
+)
 arguments = parser.parse_args()
 if min(arguments.steps, *arguments.lengths) < 1:
     parser.error(f"--steps {arguments.steps} --lengths {arguments.lengths}, expected at least 1")
@@ -53,7 +55,7 @@ def tensors(lists: Sequences, first: int, last: int) -> tuple[Tensor, Tensor, Te
 
 
 def train(model: SequenceSliceformer, lists: Sequences, batch_size: int, lr: float) -> float:
-    """One pass; returns the seconds of a step."""
+    """Train for one pass over the lists; return the seconds per step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
     steps = len(lists) // batch_size
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)

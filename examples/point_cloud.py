@@ -1,9 +1,9 @@
-"""SliceSort on sets: tells surfaces apart by points on them, in any order and any orientation.
+"""Classify surfaces from points on them, in any order and any orientation, with SliceSort.
 
-A cloud is 64 to 256 noisy points of a sphere, torus, box, cone, cylinder or saddle, turned at
+A cloud has 64 to 256 noisy points of a sphere, torus, box, cone, cylinder or saddle, rotated at
 random, as PyG `Data(pos=...)`. The first layer sorts every channel of the points: row j of its
-output is the j-th smallest value of each, whatever their order. A second layer refines these rows,
-and SliceSortAggregation reads their quantiles. Run: python examples/point_cloud.py
+output has the j-th smallest value of each channel, for any order of the points. A second layer
+refines these rows; SliceSortAggregation reads out quantiles. Run: python examples/point_cloud.py
 """
 
 import argparse
@@ -18,10 +18,10 @@ from torch_geometric.loader import DataLoader
 
 from slicegraph.nn import SliceSort, SliceSortAggregation
 
-parser = argparse.ArgumentParser(description="classify surfaces by points on them")
-parser.add_argument("--clouds", type=int, default=4000, help="how many clouds to train on")
-parser.add_argument("--epochs", type=int, default=12)
-parser.add_argument("--seed", type=int, default=0)
+parser = argparse.ArgumentParser(description="classify surfaces from points on them")
+parser.add_argument("--clouds", type=int, default=4000, help="training clouds (default: 4000)")
+parser.add_argument("--epochs", type=int, default=12, help="training epochs (default: 12)")
+parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
 arguments = parser.parse_args()
 if min(arguments.clouds, arguments.epochs) < 1:
     parser.error(f"--clouds {arguments.clouds} --epochs {arguments.epochs}, expected at least 1")

@@ -1,10 +1,10 @@
-"""SliceSortConv as a layer of an ordinary PyG model, and next to GPSConv.
+"""Use SliceSortConv as a layer of an ordinary PyG model, and compare it with GPSConv.
 
-The graphs are random trees in which some nodes are marked. The models are asked for the largest
-number of marked nodes within three hops of a node. GPSConv passes messages between neighbours and
-attends to all nodes; SliceSortConv mixes all nodes by weights that depend on the distance, and
-sorts. A third model has one of each. In these few epochs SliceSortConv alone gets only part of the
-way: counting neighbours is what messages are good at. Run: python examples/pyg_layer.py
+The graphs are random trees with some marked nodes. The target is the largest number of marked nodes
+within three hops of a node. GPSConv passes messages between neighbours and attends to all nodes;
+SliceSortConv mixes all nodes with weights that depend on the distance, and sorts. A third model has
+one of each. In these few epochs SliceSortConv alone is less accurate, because message passing is
+well suited to counting neighbours. Run: python examples/pyg_layer.py
 """
 
 import argparse
@@ -18,11 +18,11 @@ from torch_geometric.nn import GINConv, GPSConv, global_mean_pool
 from torch_geometric.utils import to_undirected
 
 from slicegraph.nn import SliceSortConv
-from slicegraph.ops.shortest_paths import shortest_paths
+from slicegraph.ops.paths import shortest_paths
 
 CHANNELS, HEADS = 32, 4
-parser = argparse.ArgumentParser(description="SliceSortConv next to GPSConv")
-parser.add_argument("--epochs", type=int, default=10)
+parser = argparse.ArgumentParser(description="compare SliceSortConv with GPSConv")
+parser.add_argument("--epochs", type=int, default=10, help="training epochs (default: 10)")
 arguments = parser.parse_args()
 if arguments.epochs < 1:
     parser.error(f"--epochs {arguments.epochs}, expected at least 1")
@@ -31,7 +31,7 @@ torch.set_num_threads(1)
 
 
 def random_tree() -> Data:
-    """6 to 15 nodes, of which about a third are marked; `y` is the number to predict."""
+    """Draw 6 to 15 nodes and mark about a third of them; `y` is the number to predict."""
     n = int(torch.randint(6, 16, ()))
     child = torch.arange(1, n)
     parent = (torch.rand(n - 1) * child).long()
@@ -51,7 +51,7 @@ def gps() -> GPSConv:
 
 
 class SliceSortBlock(torch.nn.Module):
-    """What GPSConv has around its attention: norms, shortcuts and a perceptron."""
+    """SliceSortConv with norms, residual connections and an MLP, as GPSConv has them."""
 
     def __init__(self) -> None:
         super().__init__()

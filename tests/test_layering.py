@@ -1,6 +1,9 @@
-"""Imports go one way: ops <- nn <- models <- train <- cli; nn and data never meet."""
+"""Imports go one way, lazy and type-only ones included, and the layers import nothing heavy."""
 
 import ast
+import graphlib
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,35 +12,60 @@ import pytest
 
 import slicegraph
 
-# A layer may import itself, the version and these. Whoever adds a layer adds a line.
-_FEEDS = {"ops", "transforms", "data", "metrics"}
-_PREDICTION = {"predictor", "class_predictor", "prediction_table", "ranks"}
-MAY_IMPORT = {
-    "__init__": {"predictor", "train"},  # slicegraph.load and train, imported when asked for
+# A room is a file or folder of the package; `data` is a room for each of its files. A room may
+# import itself, the version of the package and these. A new room is a new line.
+DATA = {"files", "data.smiles", "data.table", "data.store"}
+ALL_DATA = {
+    *DATA,
+    "data",
+    "data.pool",
+    "data.prepare",
+    "data.batch",
+    "data.splits",
+    "data.datasets",
+}
+FEEDS = {*ALL_DATA, "ops", "transforms", "metrics", "registry", "vocabulary"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "__init__": {"predict", "train", "registry"},  # slicegraph.load and train, imported lazily
     "__main__": {"cli"},
-    "torch_damage": set(),
+    "registry": set(),
+    "vocabulary": set(),
+    "files": set(),
     "ops": set(),
     "nn": {"ops"},
-    "models": {"ops", "nn", "torch_damage"},
+    "models": {"ops", "nn", "files", "vocabulary"},
     "testing": {"ops", "nn"},
     "transforms": {"ops"},
     "metrics": set(),
-    "data": {"ops", "transforms", "metrics", "torch_damage"},
-    "train": {"nn", "models", "torch_damage", *_FEEDS},
-    "report": {"metrics"},
-    "analysis": {"ops", "nn", "report"},
-    "given_samples": {"data"},
-    "class_predictor": {"models", "given_samples", *_FEEDS},
-    "predictor": {"models", "class_predictor", *_FEEDS},
-    "ranks": set(),
-    "prediction_table": {"models", "predictor", "ranks", *_FEEDS},
-    "cli": {"nn", "models", "train", "report", "analysis", *_PREDICTION, *_FEEDS},
+    "data.smiles": {"vocabulary"},
+    "data.table": {"files", "data.smiles"},
+    "data.store": {"files", "data.smiles"},
+    "data.pool": set(),
+    "data.prepare": {*DATA, "data.pool"},
+    "data.batch": {*DATA, "ops", "transforms"},
+    "data.splits": {"metrics"},
+    "data.datasets": {*DATA, "data.prepare", "data.splits", "metrics", "registry"},
+    "data": ALL_DATA,
+    "predict": {"nn", "models", *FEEDS},
+    "train": {"nn", "models", "predict", *FEEDS},
+    "report": {"metrics", "files"},
+    "analysis": {"ops", "nn", "report", "files"},
+    "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
+    "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
 }
+OUTSIDE_OF_OPS = {"ops.triton": {"torch", "triton"}}
+PACKAGE = Path(slicegraph.__file__).parent
 
 
-def imported_modules(source: str, package: list[str]) -> Iterator[str]:
-    """The absolute name of everything that a file of `package` imports, anywhere in the file."""
-    for node in ast.walk(ast.parse(source)):
+def module_name(file: Path, root: Path) -> str:
+    parts = file.relative_to(root).with_suffix("").parts
+    return ".".join(["slicegraph", *(parts[:-1] if parts[-1] == "__init__" else parts)])
+
+
+def imported_names(file: Path, root: Path) -> Iterator[str]:
+    """The absolute name of everything that a file imports, anywhere in it."""
+    package = ["slicegraph", *file.relative_to(root).parts[:-1]]
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -46,72 +74,146 @@ def imported_modules(source: str, package: list[str]) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
+def room_of(name: str) -> str:
+    """The room of a module or of a name in it; that of the package itself is `__init__`."""
+    _, *parts = name.split(".")
+    if ".".join(parts[:2]) in MAY_IMPORT:
+        return ".".join(parts[:2])
+    return parts[0] if parts else "__init__"
+
+
 def violations(root: Path) -> list[str]:
-    """Each import under the package folder `root` that the table does not allow."""
+    """Each import in the package folder `root` that the table does not allow."""
     found = []
     for file in sorted(root.rglob("*.py")):
-        path = file.relative_to(root)
-        layer = path.with_suffix("").parts[0]
-        if layer not in MAY_IMPORT:
-            found.append(f"{path}: the layer {layer} is not in the table")
+        module, path = module_name(file, root), file.relative_to(root)
+        room = room_of(module)
+        # `data/new.py` and `data/new/` have the room `data`, which is that of its `__init__` alone.
+        if room not in MAY_IMPORT or (room == "data" and module != "slicegraph.data"):
+            found.append(f"{path}: is not in the table")
             continue
-        for name in imported_modules(file.read_text(), ["slicegraph", *path.parts[:-1]]):
-            if not _allowed(name, layer, path):
+        for name in imported_names(file, root):
+            top, target = name.split(".")[0], room_of(name)
+            if top == "slicegraph":
+                wrong = target in MAY_IMPORT and target not in {room, "__init__"} | MAY_IMPORT[room]
+            else:
+                outside = OUTSIDE_OF_OPS.get(module.removeprefix("slicegraph."), {"torch"})
+                wrong = room == "ops" and top not in {*sys.stdlib_module_names, *outside}
+            if wrong:
                 found.append(f"{path}: imports {name}")
     return found
 
 
-def _allowed(name: str, layer: str, path: Path) -> bool:
-    top, *rest = name.split(".")
-    if top == "slicegraph":
-        target = rest[0] if rest else ""
-        return target not in MAY_IMPORT or target in MAY_IMPORT[layer] | {layer}
-    if layer != "ops":
-        return True
-    own = {"torch", "triton"} if "backends" in path.parts else {"torch"}
-    return top in sys.stdlib_module_names or top in own
+def import_graph(root: Path) -> dict[str, set[str]]:
+    """The modules of the package that each of its modules imports."""
+    files = {module_name(file, root): file for file in root.rglob("*.py")}
+    graph = {}
+    for module, file in files.items():
+        names = [(name, name.rpartition(".")[0]) for name in imported_names(file, root)]
+        modules = {name if name in files else parent for name, parent in names}
+        graph[module] = (modules & files.keys()) - {module}
+    return graph
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for file, text in files.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text)
+    return root
 
 
 def test_every_import_goes_downwards():
-    assert violations(Path(slicegraph.__file__).parent) == []
+    assert violations(PACKAGE) == []
+
+
+def test_there_is_no_import_cycle():
+    graphlib.TopologicalSorter(import_graph(PACKAGE)).prepare()  # a CycleError names the modules
+
+
+def test_the_table_itself_has_no_cycle():
+    rooms = {room: targets - {"data"} for room, targets in MAY_IMPORT.items()}
+    graphlib.TopologicalSorter(rooms).prepare()
 
 
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("ops/column_sort.py", "from slicegraph.nn import SliceSort"),
-        ("ops/column_sort.py", "import numpy"),
-        ("ops/column_sort.py", "import triton"),
+        ("ops/sort.py", "from slicegraph.nn import SliceSort"),
+        ("ops/sort.py", "import numpy"),
+        ("ops/sort.py", "import triton"),
         ("nn/slice_sort.py", "from slicegraph.data import collate"),
         ("nn/slice_sort.py", "import slicegraph.models.graph"),
         ("nn/slice_sort.py", "from slicegraph import data"),
         ("nn/slice_sort.py", "from .. import data"),
         ("nn/slice_sort.py", "def late():\n    from ..data.store import Store"),
-        ("data/collate.py", "from slicegraph.nn import SliceSort"),
-        ("transforms/paths.py", "from slicegraph.models import GraphSliceformer"),
+        (
+            "nn/slice_sort.py",
+            "if TYPE_CHECKING:\n    from slicegraph.models import GraphSliceformer",
+        ),
+        ("data/batch.py", "from slicegraph.nn import SliceSort"),
+        ("data/store.py", "from slicegraph.data.prepare import prepare"),
+        ("data/prepare.py", "def late():\n    from slicegraph.data.datasets import prepare"),
+        ("data/prepare.py", "from slicegraph.data import featurize"),
+        ("data/datasets/ogb.py", "from slicegraph.tasks import TASKS"),
+        ("data/brandnew.py", "import torch"),
+        ("train/run.py", "def late():\n    from slicegraph.tasks.domain import recipe"),
         ("metrics.py", "import slicegraph.train"),
-        ("models/graph.py", "from slicegraph.cli import main"),
         ("__init__.py", "from slicegraph.ops import column_sort"),
         ("brandnew/thing.py", "import torch"),
     ],
 )
 def test_an_import_in_the_wrong_direction_is_found(tmp_path, file, line):
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).write_text(line)
-    assert len(violations(tmp_path)) == 1
+    assert len(violations(write(tmp_path, {file: line}))) == 1
 
 
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("ops/column_sort.py", "import os\nimport torch.nn\nfrom slicegraph.ops.sets import rows"),
-        ("ops/backends/triton.py", "import triton.language as tl"),
+        ("ops/sort.py", "import os\nimport torch.nn\nfrom slicegraph.ops.layout import rows"),
+        ("ops/triton.py", "import triton.language as tl"),
         ("nn/slice_sort.py", "from ..ops import column_sort\nfrom .readout import Readout"),
+        ("data/prepare.py", "from slicegraph.data import store, table\nimport rdkit"),
+        ("data/datasets/ogb.py", "from .source import Source\nfrom ..prepare import prepare"),
         ("train/module.py", "from slicegraph import __version__, data, models"),
-        ("cli/info.py", "from slicegraph import __version__"),
     ],
 )
 def test_an_import_in_the_right_direction_is_not(tmp_path, file, line):
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).write_text(line)
-    assert violations(tmp_path) == []
+    assert violations(write(tmp_path, {file: line})) == []
+
+
+def test_a_cycle_of_lazy_and_type_only_imports_is_found(tmp_path):
+    files = {
+        "data/a.py": "from slicegraph.data import b",
+        "data/b.py": "def late():\n    from slicegraph.data.c import name",
+        "data/c.py": "if TYPE_CHECKING:\n    from .a import name",
+    }
+    with pytest.raises(graphlib.CycleError, match=r"slicegraph\.data\.a"):
+        graphlib.TopologicalSorter(import_graph(write(tmp_path, files))).prepare()
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, set[str]]:
+    """What each of these imports adds to those before it, in a fresh interpreter."""
+    code = """
+import importlib, json, sys
+found = {}
+for name in ("torch_geometric.nn", "slicegraph.nn", "slicegraph.data", "slicegraph.train"):
+    before = set(sys.modules)
+    importlib.import_module(name)
+    found[name] = sorted(set(sys.modules) - before)
+print(json.dumps(found))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name: set(added) for name, added in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("slicegraph.nn", {"lightning", "ogb", "rdkit", "matplotlib", "pandas", "slicegraph.data"}),
+        ("slicegraph.data", {"lightning", "matplotlib", "sklearn", "slicegraph.nn"}),
+        ("slicegraph.train", {"slicegraph.tasks", "slicegraph.cli", "slicegraph.report"}),
+    ],
+)
+def test_nothing_heavy_is_imported(imported, module, forbidden):
+    assert not forbidden & imported[module]  # pandas is imported by PyG itself

@@ -14,14 +14,14 @@ from support.small_models import save_model, small_model, write_checkpoint
 from torch_geometric.data import Batch
 
 import slicegraph
-from slicegraph.data.batch.collate_graphs import collate_graphs
-from slicegraph.data.molecule.featurize import featurize, read_smiles
-from slicegraph.data.table.table_source import Row, TableSource
+from slicegraph.data.batch import collate_graphs
+from slicegraph.data.smiles import featurize, read_smiles
+from slicegraph.data.table import Row, TableSource
 from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.nn.mixer import MIXERS
 from slicegraph.nn.order import ORDERS
-from slicegraph.prediction_table import WholeTable, predicted_rows
-from slicegraph.predictor import MoleculePredictor, load, read_graph
+from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graph
+from slicegraph.predict.table import WholeTable, predicted_rows
 
 MOLECULES = [
     "CCO",
@@ -221,7 +221,7 @@ def test_a_text_is_read_as_a_graph_or_a_reason():
     assert len(read_graph("CCO").atoms) == 3
     assert "unclosed ring" in read_graph("C1CC")
     assert read_graph(" ") == "no SMILES"
-    assert read_graph(5) == "5 is no text"
+    assert read_graph(5) == "5 is not text"
 
 
 class EndlessTable(TableSource):
@@ -251,14 +251,14 @@ def test_a_table_is_read_only_a_few_chunks_ahead(workers):
 
 
 def test_load_is_at_the_top_of_the_package():
-    assert slicegraph.load is load
+    assert slicegraph.load is load_predictor
 
 
 @pytest.mark.parametrize("place", ["", "model"])
 def test_a_saved_model_and_a_run_are_loaded(tmp_path, place):
     model = small_model()
     model.save(tmp_path / "run" / place)
-    loaded = load(tmp_path / "run")
+    loaded = load_predictor(tmp_path / "run")
     assert isinstance(loaded, MoleculePredictor)
     assert not loaded.training
     np.testing.assert_array_equal(loaded.predict(MOLECULES), model.predict(MOLECULES))
@@ -268,7 +268,7 @@ def test_a_saved_model_and_a_run_are_loaded(tmp_path, place):
 def test_a_checkpoint_is_loaded_by_its_name_or_from_a_run_without_a_model(tmp_path, asked):
     model = small_model(target_mean=(5.0,), target_std=(2.0,))
     write_checkpoint(tmp_path / "run/checkpoints/best.ckpt", model, epoch=3)
-    loaded = load(tmp_path / asked)
+    loaded = load_predictor(tmp_path / asked)
     assert loaded.config == model.config
     np.testing.assert_array_equal(loaded.predict(MOLECULES), model.predict(MOLECULES))
 
@@ -282,12 +282,12 @@ def test_a_compiled_checkpoint_is_loaded(tmp_path):
         for name, value in saved["state_dict"].items()
     }
     torch.save(saved, path)
-    np.testing.assert_array_equal(load(path).predict(MOLECULES), model.predict(MOLECULES))
+    np.testing.assert_array_equal(load_predictor(path).predict(MOLECULES), model.predict(MOLECULES))
 
 
 def test_a_double_precision_model_stays_one(tmp_path):
     small_model().double().save(tmp_path)
-    assert load(tmp_path).predict("CCO").dtype == np.float64
+    assert load_predictor(tmp_path).predict("CCO").dtype == np.float64
 
 
 def test_a_predictor_saves_the_model_that_it_is(tmp_path):
@@ -299,7 +299,7 @@ def test_a_predictor_saves_the_model_that_it_is(tmp_path):
 def test_code_in_a_checkpoint_is_not_run(tmp_path):
     torch.save({"state_dict": Trap(tmp_path / "sprung")}, tmp_path / "bad.ckpt")
     with pytest.raises(ValueError, match=r"bad\.ckpt is no checkpoint of a run, or damaged"):
-        load(tmp_path / "bad.ckpt")
+        load_predictor(tmp_path / "bad.ckpt")
     assert not (tmp_path / "sprung").exists()
 
 
@@ -307,7 +307,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
 def test_a_checkpoint_of_something_else_is_named(tmp_path, content):
     torch.save(content, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match=r"other\.ckpt is a checkpoint of something else"):
-        load(tmp_path / "other.ckpt")
+        load_predictor(tmp_path / "other.ckpt")
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
@@ -316,7 +316,7 @@ def test_a_damaged_file_is_named(tmp_path, file, keep):
     save_model(tmp_path)
     (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:keep])
     with pytest.raises(ValueError, match=f"{file} is damaged"):
-        load(tmp_path)
+        load_predictor(tmp_path)
 
 
 def test_a_model_of_another_kind_is_named(tmp_path, monkeypatch):
@@ -325,15 +325,15 @@ def test_a_model_of_another_kind_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setitem(slicegraph.models.MODELS, "Other", (Other, dict))
     (tmp_path / "config.json").write_text('{"model": "Other"}')
-    with pytest.raises(ValueError, match="is of model 'Other', which is no MoleculePredictor"):
-        load(tmp_path)
+    with pytest.raises(ValueError, match="no predictor for a model of class 'Other'"):
+        load_predictor(tmp_path)
 
 
 def test_missing_weights_are_named(tmp_path):
     save_model(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no model\.safetensors"):
-        load(tmp_path)
+        load_predictor(tmp_path)
 
 
 def test_weights_of_another_size_are_refused(tmp_path):
@@ -341,10 +341,10 @@ def test_weights_of_another_size_are_refused(tmp_path):
     save_model(tmp_path / "b", channels=24)
     (tmp_path / "b/model.safetensors").replace(tmp_path / "a/model.safetensors")
     with pytest.raises(ValueError, match="does not fit its configuration"):
-        load(tmp_path / "a")
+        load_predictor(tmp_path / "a")
 
 
 @pytest.mark.parametrize("name", ["", "nowhere"])
 def test_a_place_without_a_model_says_what_is_expected(tmp_path, name):
     with pytest.raises(FileNotFoundError, match=r"there is no model in .*, expected the folder of"):
-        load(tmp_path / name)
+        load_predictor(tmp_path / name)

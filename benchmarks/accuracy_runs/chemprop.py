@@ -1,4 +1,4 @@
-"""chemprop beside ours: its command line, its defaults, our molecules and splits."""
+"""Train chemprop by its command line, with its defaults, on our molecules and splits."""
 
 import csv
 import re
@@ -11,20 +11,21 @@ import numpy as np
 from benchmarks.accuracy_runs.child import run_child
 from benchmarks.accuracy_runs.data import dataset_of
 from benchmarks.accuracy_runs.rows import Run
-from slicegraph.data.sets.datasets import DataSet
-from slicegraph.train.evaluation import score
+from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.train.module import score
 
 _SPLITS = {"train": "train", "valid": "val", "test": "test"}
 
 
 def train(run: Run, root: Path, command: str) -> dict[str, Any]:
-    """What came out, as of :func:`benchmarks.accuracy_runs.training.train`; the time is of the
-    whole command, as of :func:`benchmarks.accuracy_runs.command.train`.
+    """Train and return the results of :func:`benchmarks.accuracy_runs.training.train`.
+
+    The time is that of the whole command, as in :func:`benchmarks.accuracy_runs.command.train`.
 
     Args:
-        run: the data, the seed and the epochs; all else are chemprop's defaults.
+        run: the data, the seed and the epochs; all other settings are chemprop's defaults.
         root: the folder of the data sets.
-        command: the `chemprop` to call.
+        command: the path of the command `chemprop`.
     """
     dataset, threads = dataset_of(run.data, run.part, root), run.settings["threads"]
     with tempfile.TemporaryDirectory() as folder:
@@ -48,14 +49,14 @@ def train(run: Run, root: Path, command: str) -> dict[str, Any]:
 
 
 def _parameters(output: str) -> int | None:
-    """Those of the summary that Lightning prints, which rounds them to three digits."""
+    """Return the number of parameters that Lightning prints, rounded to three digits."""
     found = re.search(r"Trainable params\D*([\d.]+) *([KM]?)", output)
     if found is None:
         return None
     return round(float(found[1]) * {"": 1, "K": 1e3, "M": 1e6}[found[2]])
 
 
-def _write(dataset: DataSet, file: Path) -> None:
+def _write(dataset: MoleculeDataset, file: Path) -> None:
     with file.open("w", newline="") as stream:
         table = csv.writer(stream)
         table.writerow(("smiles", "target", "split"))
@@ -65,7 +66,7 @@ def _write(dataset: DataSet, file: Path) -> None:
                 table.writerow((store.smiles(number), float(label), name))
 
 
-def _predictions(file: Path, dataset: DataSet) -> float:
+def _predictions(file: Path, dataset: MoleculeDataset) -> float:
     with file.open(newline="") as stream:
         values = np.array([[float(row["target"])] for row in csv.DictReader(stream)])
     return score(dataset, dataset.labels(dataset.splits["test"]), values)

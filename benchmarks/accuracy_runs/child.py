@@ -1,4 +1,4 @@
-"""A command in a process of its own, and the time it took."""
+"""Run a command in a separate process and measure its time."""
 
 import os
 import resource
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 
 class ChildError(RuntimeError):
-    """A command failed; the message has what it wrote."""
+    """A command failed; the message has its output."""
 
 
 class Child(NamedTuple):
-    """What it printed, and the time from its start to its end: of its cores, and on the wall."""
+    """The output of a command, its CPU time and its wall time from start to end."""
 
     output: str
     cpu_seconds: float
@@ -21,7 +21,7 @@ class Child(NamedTuple):
 
 
 def run_child(command: Sequence[str], threads: int) -> Child:
-    """Runs a command to its end; raises if it fails, with what it wrote.
+    """Run a command to its end; raise an error with its output if it fails.
 
     Example:
         >>> run_child(["echo", "done"], threads=1).output
@@ -40,6 +40,6 @@ def run_child(command: Sequence[str], threads: int) -> Child:
 
 
 def _cpu_seconds() -> float:
-    """Of all children that have ended."""
+    """Return the CPU time of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -1,4 +1,4 @@
-"""`slicegraph train` as its users call it, beside the command of chemprop."""
+"""Train by the command `slicegraph train`, for the comparison with the command of chemprop."""
 
 import json
 import sys
@@ -11,11 +11,13 @@ from benchmarks.accuracy_runs.rows import Run
 
 
 def train(run: Run, root: Path) -> dict[str, Any]:
-    """What came out of the command, whose time is that of all it does: start, data, training, the
-    choice of the best epoch, test and report.
+    """Run the command and return its results.
+
+    The time is that of the whole command: start, data, training, the choice of the best epoch, test
+    and report.
 
     Args:
-        run: the data, the seed and the epochs; all else are the defaults.
+        run: the data, the seed and the epochs; all other settings are the defaults.
         root: the folder of the data sets.
     """
     epochs, threads = run.settings["epochs"], run.settings["threads"]

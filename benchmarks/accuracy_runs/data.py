@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 
 from slicegraph.data import load
-from slicegraph.data.sets.datasets import DataSet
-from slicegraph.data.sets.splits import permutation
+from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.data.splits import permutation
 
 
-def dataset_of(name: str, part: int | None, root: Path) -> DataSet:
-    """The data set, with ``part`` molecules of its train split; valid and test stay whole.
+def dataset_of(name: str, part: int | None, root: Path) -> MoleculeDataset:
+    """Load a data set with ``part`` molecules of its train split; valid and test stay complete.
 
-    They are drawn at random, the same for all runs: QM9 begins with its smallest molecules.
+    The molecules are drawn at random, because QM9 begins with its smallest molecules; all runs have
+    the same ones.
     """
     dataset = load(name, root)
     if part is None:

@@ -1,4 +1,4 @@
-"""The error against the time of training, a point a row."""
+"""Draw the error against the training time, one point per row of the table."""
 
 from math import log
 from pathlib import Path
@@ -10,8 +10,7 @@ from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from benchmarks.accuracy_runs.rows import ROWS
 from benchmarks.json_lines import Line
-from slicegraph.report.plot import FONT, Plot, label, render
-from slicegraph.report.theme import LIGHT, Theme
+from slicegraph.report.plots import FONT, LIGHT, Plot, Theme, label, render
 
 _SORTING = ("quantile", "sort", "attn_plus_sort", "slicegraph")
 _MARGIN = 0.16
@@ -31,17 +30,18 @@ _PLACES = (
     (-7, -30, "right"),
     (-20, 0, "right"),
 )
-"""Where a name can be, in points from its own, and how it is aligned; the first that is free."""
+"""Possible places of a name: offset from its data point, in typographic points, and alignment. The
+first place that is free is used."""
 _POINT = 0.0011, 0.0063
-"""A point of type, in shares of the axes."""
+"""The size of a typographic point, as a fraction of the width and the height of the axes."""
 _LETTER, _LINE = 0.0062, 0.042
-"""A letter's width and a line's height, in shares of the axes."""
+"""The width of a letter and the height of a line, as fractions of the axes."""
 
 
-_LEAST_SECONDS = 0.1  # a quick run may take less than what is recorded
+_LEAST_SECONDS = 0.1  # the recorded time of a quick run may be rounded to 0
 _LEADER = {"arrowstyle": "-", "lw": 0.6, "shrinkA": 1, "shrinkB": 3}
 _ENDS = {"left": (0.0, 0.5), "center": (0.5, 0.5), "right": (1.0, 0.5)}
-"""The line from a name to its point, and where it begins."""
+"""The style of the line from a name to its point, and where it begins."""
 
 
 class Point(NamedTuple):
@@ -53,7 +53,7 @@ class Point(NamedTuple):
 
 
 def write_figure(runs: list[Line], file: Path) -> None:
-    """A PNG of the finished runs of one data set."""
+    """Write a PNG of the finished runs of one data set."""
     points = points_of(runs)
 
     def draw(axes: Axes, theme: Theme) -> None:
@@ -73,7 +73,7 @@ def write_figure(runs: list[Line], file: Path) -> None:
 
 
 def _draw_legend(axes: Axes, theme: Theme) -> None:
-    """What the colours mean, above the axes, where no point is."""
+    """Draw the legend of the colours above the axes, where there are no points."""
     for name, colour in (("sorts in its layers", theme.first), ("does not", theme.second)):
         axes.plot([], [], "o", color=colour, markersize=5, label=name)
     axes.legend(
@@ -87,7 +87,7 @@ def _draw_legend(axes: Axes, theme: Theme) -> None:
 
 
 def points_of(runs: list[Line]) -> list[Point]:
-    """From the fastest row to the slowest, each with its best and its worst seed."""
+    """Return the points from the fastest row to the slowest, with the best and the worst seed."""
     points = []
     for name in ROWS:
         if own := [run for run in runs if run["row"] == name]:
@@ -98,7 +98,7 @@ def points_of(runs: list[Line]) -> list[Point]:
 
 
 def places_of_names(points: list[Point]) -> list[int]:
-    """Which of the places around its point each name takes: the first that lies on no other."""
+    """Return the place of each name around its point: the first one without an overlap."""
     found: list[int] = []
     boxes = [_box(x, y, "", _PLACES[0]) for x, y in _shares(points)]
     for point, (x, y) in zip(points, _shares(points), strict=True):
@@ -110,7 +110,7 @@ def places_of_names(points: list[Point]) -> list[int]:
 
 
 def _shares(points: list[Point]) -> list[tuple[float, float]]:
-    """Where the points lie, in shares of the axes."""
+    """Return the positions of the points, as fractions of the axes."""
     columns = [log(p.seconds) for p in points], [p.error for p in points]
     within = []
     for values in columns:
@@ -123,7 +123,7 @@ _Box = tuple[float, float, float, float]
 
 
 def _box(x: float, y: float, name: str, place: tuple[int, int, str]) -> _Box:
-    """Left, right, bottom and top of a name; without one, of the point itself."""
+    """Return left, right, bottom and top of a name; without a name, of the point itself."""
     if not name:
         return x - 0.004, x + 0.004, y - 0.012, y + 0.012
     right, up, align = place

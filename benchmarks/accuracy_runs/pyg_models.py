@@ -1,4 +1,4 @@
-"""Stacks of PyG's layers, with what the engine asks of a model."""
+"""Stacks of PyG's layers, with the interface that the training code needs."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ class PyGStack(torch.nn.Module):
 
     Args:
         fields: ``kind``, ``"gine"`` or ``"gps"``; ``channels``, ``num_layers``, ``heads``.
-        config: that of one of our models: the vocabularies and the mean and deviation of the
-            target are taken from it.
+        config: the configuration of one of our models, for the vocabularies and for the mean and
+            standard deviation of the target.
     """
 
     def __init__(self, fields: dict[str, Any], config: GraphSliceformerConfig) -> None:
@@ -36,7 +36,7 @@ class PyGStack(torch.nn.Module):
         self.register_buffer("target_std", torch.tensor(deviation))
 
     def score(self, batch: Batch) -> Tensor:
-        """The standardised target."""
+        """Predict the standardised target."""
         x, edge_attr = self.nodes(batch.x), self.edges(batch.edge_attr)
         for number, layer in enumerate(self.layers):
             if self.residual:
@@ -46,7 +46,7 @@ class PyGStack(torch.nn.Module):
         return self.head(global_mean_pool(x, batch.batch))
 
     def rescale(self, scores: Tensor) -> Tensor:
-        """In the unit of the target."""
+        """Convert standardised predictions to the unit of the target."""
         return scores * self.target_std + self.target_mean
 
 

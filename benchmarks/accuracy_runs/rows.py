@@ -1,9 +1,9 @@
-"""What is compared, and the budget that all of it has."""
+"""The rows of the comparison, and their common budget."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from slicegraph.models.config import OGB_ATOMS, OGB_BONDS
+from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 SIZE: dict[str, Any] = {"num_layers": 5, "channels": 96, "ffn_channels": 96, "heads": 8}
 PLAIN: dict[str, Any] = {"local": "none", "readout": "token"}
@@ -34,18 +34,18 @@ OURS: dict[str, dict[str, Any]] = {
     "attn + local": SIZE | LOCAL | {"mixer": "attn"},
     "graphormer + local": _QKV | LOCAL,
 }
-"""The rows that are models of ours, by the fields of their configuration."""
+"""The rows that are our models, with the fields of their configuration."""
 
 OUTSIDE: dict[str, dict[str, Any]] = {
     "GPS (PyG)": {"kind": "gps", "channels": 76, "num_layers": 5, "heads": 4},
     "GINE (PyG)": {"kind": "gine", "channels": 168, "num_layers": 5},
 }
-"""The rows that are stacks of PyG's layers, of about the parameters of `graphormer`."""
+"""The rows that are stacks of PyG's layers, with about as many parameters as `graphormer`."""
 
 CHEMPROP, COMMAND = "chemprop", "slicegraph train, 14 epochs"
 COMMANDS: dict[str, dict[str, Any]] = {CHEMPROP: {}, COMMAND: {"epochs": 14}}
-"""The rows that are commands, whose time is that of all they do. Ours has fewer epochs than other
-rows, whatever is asked, and is for whole data sets only."""
+"""The rows that are commands; their time is that of the whole command. `slicegraph train` always
+has 14 epochs, fewer than other rows, and takes whole data sets only."""
 
 ROWS = (*OURS, *OUTSIDE, *COMMANDS)
 
@@ -53,7 +53,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "qm9-gap": {"epochs": 8, "part": 20_000},
     "mini": {"epochs": 30},
 }
-"""For each data set the epochs, and how many molecules of train; all if not given."""
+"""The epochs of each data set, and the number of training molecules (default: all)."""
 
 COMMON: dict[str, Any] = {
     "batch_size": 100,
@@ -64,7 +64,7 @@ COMMON: dict[str, Any] = {
     "accelerator": "cpu",
     "precision": "32-true",
 }
-"""The optimiser, the schedule and the batch of all rows but commands, which have their own."""
+"""The optimiser, the schedule and the batch size of all rows except commands."""
 
 VOCABULARY = {"node_vocabulary": OGB_ATOMS, "edge_vocabulary": OGB_BONDS}
 _CHEMPROP_LEAST_EPOCHS = 3  # its warm-up takes two
@@ -77,11 +77,12 @@ class Run:
 
     Args:
         data: the name of the data set.
-        part: how many molecules of its train split, the first ones; None for all.
+        part: the number of molecules of its train split, drawn at random; None for all.
         row: one of ``ROWS``.
-        seed: of weights, order and dropout.
-        model: what the row is, but for its name.
-        settings: of `slicegraph.train`, as far as all rows share them; of commands, only how long.
+        seed: the seed of weights, order of the samples and dropout.
+        model: the fields of the model of the row.
+        settings: the settings of `slicegraph.train` that all rows share; for commands, only the
+            epochs and threads.
     """
 
     data: str
@@ -101,7 +102,7 @@ def run_of(
     part: int | None = None,
     epochs: int | None = None,
 ) -> Run:
-    """A run with the budget of its data, or another; a quick one is an epoch of a toy."""
+    """Return a run with the given or default budget; a quick run trains a toy for one epoch."""
     budget = BUDGETS[data]
     part = _QUICK_PART if quick else part or budget.get("part")
     epochs = COMMANDS.get(row, {}).get("epochs") or epochs or budget["epochs"]

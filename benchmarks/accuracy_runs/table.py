@@ -1,4 +1,4 @@
-"""The results as a table in Markdown, one a data set."""
+"""Format the results as tables in Markdown, one per data set."""
 
 from collections.abc import Iterator
 from statistics import mean, stdev
@@ -8,15 +8,15 @@ from benchmarks.json_lines import Line
 from benchmarks.markdown import row
 
 BESIDE = "graphormer"
-"""The row that ratios of time are to."""
+"""The reference row for ratios of time."""
 
 
 def table(data: str, runs: list[Line]) -> str:
-    """The finished runs of a data set, at least one.
+    """Format the table of the finished runs of a data set.
 
     Args:
-        data: its name.
-        runs: the lines of the file that are about it.
+        data: the name of the data set.
+        runs: its lines of the file, at least one.
     """
     first = runs[0]
     part = f"{first['part']:,} molecules of train" if first["part"] else "all of train"
@@ -47,6 +47,6 @@ def _seconds(runs: list[Line]) -> float:
 
 
 def error(scores: list[float]) -> str:
-    """Mean and standard deviation; one score has none."""
+    """Format the mean and the standard deviation, which a single score does not have."""
     spread = f" ± {stdev(scores):.4f}" if len(scores) > 1 else ""
     return f"{mean(scores):.4f}{spread}"

@@ -1,4 +1,4 @@
-"""One run of the table, by the engine of `slicegraph train`."""
+"""Train one row of the table with the training code of `slicegraph train`."""
 
 import time
 from pathlib import Path
@@ -11,16 +11,18 @@ from benchmarks.accuracy_runs.data import dataset_of
 from benchmarks.accuracy_runs.pyg_models import PyGStack
 from benchmarks.accuracy_runs.rows import OURS, Run
 from slicegraph.train import TrainConfig
-from slicegraph.train.data import MoleculeData
-from slicegraph.train.freed_memory import freed_memory_kept
+from slicegraph.train.callbacks import StepLimit
+from slicegraph.train.data import MoleculeRunData
+from slicegraph.train.machine import cpu_threads, freed_memory_kept, make_trainer, quiet_lightning
 from slicegraph.train.module import TrainingModule
-from slicegraph.train.stop import StepLimit
-from slicegraph.train.trainer import cpu_threads, make_trainer, quiet_lightning
 
 
 def train(run: Run, root: Path) -> dict[str, Any]:
-    """What came out: the error on valid and test of the weights after the last update, the time
-    that the updates took, and the parameters."""
+    """Train and return the results.
+
+    These are the error of the last weights on valid and test, the time of the updates, and the
+    number of parameters.
+    """
     module, clock, molecules = _fit(run, root, tested=True)
     return {
         "test": module.evaluations["test"].score,
@@ -33,20 +35,20 @@ def train(run: Run, root: Path) -> dict[str, Any]:
 
 
 def ms_a_molecule(run: Run, root: Path) -> float:
-    """The time of this process for the updates of a run, by the molecules in them."""
+    """Return the CPU time of the updates of a run per molecule, in milliseconds."""
     _, clock, molecules = _fit(run, root, tested=False)
     return 1e3 * clock.cpu / molecules
 
 
 def _fit(run: Run, root: Path, tested: bool) -> tuple[TrainingModule, "_Clock", int]:
-    """The trained model, the clock, and how many molecules all updates had together."""
+    """Return the trained model, the clock, and the number of molecules in all updates together."""
     ours = run.row in OURS
-    model = run.model if ours else {"mixer": "sort"}  # for which no distances are computed
+    model = run.model if ours else {"mixer": "sort"}  # needs no distances, so none are computed
     config = TrainConfig(data=run.data, seed=run.seed, model=model, **run.settings).resolved()
     dataset = dataset_of(run.data, run.part, root)
     module, clock = TrainingModule(config) if ours else _Outside(config, run.model), _Clock()
     with quiet_lightning(), cpu_threads(config.threads), freed_memory_kept():
-        data = MoleculeData(config, dataset)
+        data = MoleculeRunData(config, dataset)
         trainer = make_trainer(config, [clock, StepLimit(), _NoCheckpoint()])
         trainer.limit_val_batches = 0
         trainer.fit(module, datamodule=data)
@@ -56,7 +58,7 @@ def _fit(run: Run, root: Path, tested: bool) -> tuple[TrainingModule, "_Clock", 
 
 
 class _Clock(Callback):
-    """The time from the first update to the last, of this process and on the wall."""
+    """Measures the CPU and wall time from the first update to the last."""
 
     cpu = wall = 0.0
 
@@ -69,11 +71,11 @@ class _Clock(Callback):
 
 
 class _NoCheckpoint(Checkpoint):
-    """In the place of the one that Lightning would add."""
+    """Replaces the checkpoint callback that Lightning would add."""
 
 
 class _Outside(TrainingModule):
-    """The engine with a model that is not ours."""
+    """The training module with a stack of PyG's layers as its model."""
 
     def __init__(self, config: TrainConfig, fields: dict[str, Any]) -> None:
         super().__init__(config)

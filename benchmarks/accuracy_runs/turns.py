@@ -1,6 +1,6 @@
-"""How long the updates of every row take, one row after another and all on the same code.
+"""Time the updates of all rows in turns, with the same code.
 
-The runs of a study are made on many days; their own times are not to be compared with each other.
+The runs of a study are made on different days, so their own times are not comparable.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from benchmarks.accuracy_runs.training import ms_a_molecule
 from benchmarks.json_lines import Line, last_with
 
 PART = 4_000
-"""The molecules of an epoch that is timed."""
+"""The number of molecules of a timed epoch."""
 
 
 def time_in_turns(
     data: str, rows: Sequence[str], threads: int, root: Path, repeats: int = 3
 ) -> list[Line]:
-    """A line for each row that is no command: the median time of a molecule of an epoch."""
+    """Return a line with the median time per molecule for each row that is not a command."""
     runs = [run_of(data, row, 0, threads, part=PART, epochs=1) for row in rows]
     runs = [run for run in runs if run.row not in COMMANDS]
     turns = [[ms_a_molecule(run, root) for run in runs] for _ in range(repeats)]
@@ -29,7 +29,7 @@ def time_in_turns(
 
 
 def retimed(runs: Sequence[Line], lines: Sequence[Line]) -> list[Line]:
-    """The runs with the times that their rows took in turns, as far as the lines have them."""
+    """Return the runs with the times of `time_in_turns`, where the lines contain them."""
     timed = [line for line in lines if "timed" in line]
     return [_retimed(run, timed) for run in runs]
 

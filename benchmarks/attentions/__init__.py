@@ -1,1 +1,1 @@
-"""The rows of `python -m benchmarks.attention`: attentions of others, ours, and what they share."""
+"""The parts of `python -m benchmarks.attention`: methods, encoder, measurement, tables."""

@@ -1,6 +1,7 @@
-"""One cell of the table, measured in this process: `python -m benchmarks.attentions.cell`.
+"""Measure one cell of the table in this process: `python -m benchmarks.attentions.cell`.
 
-The request is one JSON object in standard input, the answer one in the last line of the output.
+The request is a JSON object on standard input; the answer is a JSON object in the last line of the
+output.
 """
 
 import ctypes
@@ -19,31 +20,31 @@ from torch.nn import functional
 from benchmarks.attentions.encoder import VOCABULARY, Encoder
 from benchmarks.attentions.methods import METHODS
 from benchmarks.peak import peak_bytes_of
-from slicegraph.train.freed_memory import freed_memory_kept
+from slicegraph.train.machine import freed_memory_kept
 
-WARM_UP_LENGTH = 1024  # the shortest that BigBird takes is 704
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of mallopt, in malloc.h
-ENOUGH_SECONDS = 10.0  # of timed steps
-LONG_SECONDS = 30.0  # of a call: what only the first one does hardly counts
+WARM_UP_LENGTH = 1024  # BigBird needs at least 704
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # parameters of mallopt, from malloc.h
+ENOUGH_SECONDS = 10.0  # timing stops after so many seconds
+LONG_SECONDS = 30.0  # in a first call of this length, the warm-up hardly matters
 
 PHASES = {"training": ("training", "memory"), "inference": ("inference",)}
-"""What a process measures, and the figures that come of it."""
+"""The phases, each measured in its own process, and their figures."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is measured.
+    """One cell of the table.
 
     Args:
         method: a key of ``METHODS``.
         phase: a key of ``PHASES``.
         length, batch: the size of the input.
-        threads: of torch.
-        repeats: of the timed steps, of which the median counts; fewer if they are long.
-        gigabytes, seconds: what the process may allocate, and how long it may take.
-        keeps: whether timed steps find the memory that the steps before have freed. If not, large
-            tensors are new in every step: what is kept falls into pieces, for which some methods
-            have no room.
+        threads: the number of threads of torch.
+        repeats: the number of timed steps, whose median counts; fewer if they are long.
+        gigabytes, seconds: the limits of memory and time of the process.
+        keeps: whether timed steps reuse the memory that earlier steps have freed. If not, large
+            tensors are newly allocated in every step: memory that is kept becomes fragmented, and
+            some methods have no room for that.
     """
 
     method: str
@@ -58,7 +59,7 @@ class Cell:
 
 
 def training_and_inference(cell: Cell) -> tuple[Callable[[], None], Callable[[], None]]:
-    """A training step (forward, backward, AdamW) and a forward pass without gradients."""
+    """Return a training step (forward, backward, AdamW) and a forward pass without gradients."""
     method = METHODS[cell.method]
     torch.manual_seed(0)
     model = Encoder(cell.length, lambda layer: method.mixer(cell.length, layer))
@@ -81,12 +82,12 @@ def training_and_inference(cell: Cell) -> tuple[Callable[[], None], Callable[[],
 
 
 def measure(cell: Cell) -> dict[str, float]:
-    """The figures of a cell."""
+    """Return the figures of a cell."""
     return _measure_training(cell) if cell.phase == "training" else _measure_inference(cell)
 
 
 def _measure_training(cell: Cell) -> dict[str, float]:
-    """Steps a second, and what the first step adds to the memory."""
+    """Return the steps per second, and the memory that the first step adds."""
     _give_back(all_but=1 << 16 if cell.keeps else 32 << 20)
     warm_up, _ = training_and_inference(replace(cell, length=WARM_UP_LENGTH, batch=1))
     warm_up()
@@ -103,15 +104,17 @@ def _measure_training(cell: Cell) -> dict[str, float]:
 
 
 def _give_back(all_but: int) -> None:
-    """Has the C library hand freed tensors of so many bytes and more back at once."""
+    """Make the C library return freed tensors of at least so many bytes at once."""
     c_library = ctypes.CDLL(None)
     c_library.mallopt(MMAP_THRESHOLD, all_but)
     c_library.mallopt(TRIM_THRESHOLD, 2 * all_but)
 
 
 def _measure_inference(cell: Cell) -> dict[str, float]:
-    """Steps a second, in a process that has never trained: what training leaves behind in memory
-    speeds up some methods by half."""
+    """Return the steps per second, in a process that has never trained.
+
+    Memory that training has freed makes some methods half as fast again.
+    """
     _, infer = training_and_inference(cell)
     with freed_memory_kept() if cell.keeps else nullcontext():
         return {"inference": 1 / seconds_of(infer, cell.repeats)}
@@ -120,9 +123,9 @@ def _measure_inference(cell: Cell) -> dict[str, float]:
 def seconds_of(
     run: Callable[[], None], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """The median time of a call, after one that does not count.
+    """Return the median time of a call, after one warm-up call.
 
-    No call follows once `ENOUGH_SECONDS` are timed; a first call of `LONG_SECONDS` counts itself.
+    Timing stops after `ENOUGH_SECONDS`. A first call of at least `LONG_SECONDS` counts, too.
     """
     times: list[float] = []
     for number in range(repeats + 1):
@@ -137,7 +140,7 @@ def seconds_of(
 
 
 def answer(cell: Cell) -> dict[str, float | str]:
-    """The figures, or why there are none."""
+    """Return the figures of a cell, or the reason why there are none."""
     try:
         return dict(measure(cell))
     except MemoryError:

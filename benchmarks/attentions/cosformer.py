@@ -1,4 +1,4 @@
-"""Linear attention that prefers what is near."""
+"""Linear attention with larger weights for near positions."""
 
 import math
 
@@ -16,8 +16,8 @@ class Cosformer(MultiHead):
     .. math:: w_{ij} \propto \mathrm{relu}(q_i) \cdot \mathrm{relu}(k_j)
         \cos\left(\frac{\pi}{2} \frac{i - j}{N}\right)
 
-    As :math:`\cos(a - b) = \cos a \cos b + \sin a \sin b`, that is :func:`kernel_attention` with
-    twice the features.
+    As :math:`\cos(a - b) = \cos a \cos b + \sin a \sin b`, this is :func:`kernel_attention` with
+    twice as many features.
     """
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

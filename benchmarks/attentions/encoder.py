@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 CHANNELS, HEADS, LAYERS, FFN = 256, 4, 4, 1024
-"""The Text task of the Long Range Arena."""
+"""The size of the encoder of the Text task of the Long Range Arena."""
 VOCABULARY, CLASSES = 256, 2
 
 
@@ -16,7 +16,7 @@ class Block(torch.nn.Module):
     .. math:: X' = X + \mathrm{Mix}(\mathrm{LN}(X)), \quad Y = X' + \mathrm{FFN}(\mathrm{LN}(X'))
 
     Args:
-        mixer: takes and gives ``[B, N, channels]``.
+        mixer: maps ``[B, N, channels]`` to the same shape.
     """
 
     def __init__(self, mixer: torch.nn.Module) -> None:
@@ -39,7 +39,7 @@ class Encoder(torch.nn.Module):
 
     Args:
         length: the length of all sequences.
-        mixer: makes the mixer of a layer, from the number of the layer, 1 to ``LAYERS``.
+        mixer: returns the mixer of a layer, given the number of the layer, 1 to ``LAYERS``.
 
     Shapes:
         tokens: ``[B, length]``; output: ``[B, 2]``.

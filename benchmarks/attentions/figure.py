@@ -1,4 +1,4 @@
-"""The bubble figure: how fast each method trains and infers, and what memory it takes."""
+"""Draw the figure: training speed, inference speed and memory of each method."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from benchmarks.attentions.methods import METHODS
 from benchmarks.attentions.table import MEASURES, OURS, Figures, Outcomes, has, size
-from slicegraph.report.theme import LIGHT
+from slicegraph.report.plots import LIGHT
 
 FONT = 8.5
 AREA_OF_LARGEST = 900.0
 LEADER = {"arrowstyle": "-", "alpha": 0.35, "lw": 0.7, "relpos": (0, 0.5)}
 HERE = "here"
 NAMED = (OURS, "attention")
-"""The lines that have a name."""
+"""The methods whose lines are labelled."""
 
 
 def draw(outcomes: Outcomes, batches: dict[int, int], file: Path) -> None:
-    """Writes a PNG with the middle length as bubbles, and all lengths as lines."""
+    """Write a PNG with one length as bubbles and all lengths as lines."""
     figure = Figure(figsize=(11, 5), dpi=160, facecolor=LIGHT.background, layout="constrained")
     FigureCanvasAgg(figure)
     bubbles, lines = figure.subplots(1, 2, width_ratios=(1.25, 1))
@@ -31,7 +31,7 @@ def draw(outcomes: Outcomes, batches: dict[int, int], file: Path) -> None:
 
 
 def bubble_length(outcomes: Outcomes, batches: dict[int, int]) -> int:
-    """The longest length at which the most methods have figures."""
+    """Return the length at which the most methods have figures; among equals the longest."""
     counts = {
         n: sum(_complete(outcomes.get((method, n), {})) for method in METHODS) for n in batches
     }
@@ -49,7 +49,7 @@ def colour(method: str) -> str:
 
 
 def draw_bubbles(axes: Axes, outcomes: Outcomes, length: int, batch: int) -> None:
-    """Training speed against inference speed; the area is the memory."""
+    """Draw inference speed against training speed; the area of a bubble is the memory."""
     found = {m: o for (m, n), o in outcomes.items() if n == length and _complete(o)}
     largest = max((o["memory"] for o in found.values()), default=1)
     for method, o in found.items():
@@ -68,7 +68,7 @@ def draw_bubbles(axes: Axes, outcomes: Outcomes, length: int, batch: int) -> Non
 
 
 def _name_bubbles(axes: Axes, found: Outcomes) -> None:
-    """A column of names right of the axes, in the order of the bubbles, each with a line to it."""
+    """Write the names in a column right of the axes, each with a line to its bubble."""
     ranked = sorted(found, key=lambda m: found[m]["inference"], reverse=True)
     for place, method in enumerate(ranked):
         o = found[method]
@@ -86,7 +86,7 @@ def _name_bubbles(axes: Axes, found: Outcomes) -> None:
 
 
 def draw_lines(axes: Axes, outcomes: Outcomes, batches: dict[int, int]) -> None:
-    """Rows a second in training against the length."""
+    """Draw the rows per second in training against the length."""
     for method in sorted(dict.fromkeys(m for m, _ in outcomes), key=lambda m: m == OURS):
         lengths = [n for n in batches if has("training", outcomes.get((method, n), {}))]
         speeds = [outcomes[method, n]["training"] * n * batches[n] for n in lengths]
@@ -119,7 +119,7 @@ def draw_lines(axes: Axes, outcomes: Outcomes, batches: dict[int, int]) -> None:
 
 
 def _name_line(axes: Axes, method: str, length: int, speed: float) -> None:
-    """The name of a method at the end of its line: ours above it, another below."""
+    """Write the name of a method at the end of its line: SliceSort above it, others below."""
     axes.annotate(
         METHODS[method].label,
         (length, speed),

@@ -1,6 +1,6 @@
 """The attentions of transformers' Longformer and BigBird, each with an output projection.
 
-Their own output layer adds a residual and a norm, which the encoder has already.
+Their own output layers add a residual and a norm, which the encoder already has.
 """
 
 import torch
@@ -16,7 +16,7 @@ SIZE = {"hidden_size": CHANNELS, "num_attention_heads": HEADS, "attention_probs_
 
 
 class Longformer(torch.nn.Module):
-    """A row attends to 64 rows on either side; there are no global rows."""
+    """Attention to 64 rows on either side of a row; there are no global rows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,13 +37,13 @@ class Longformer(torch.nn.Module):
 
 
 class BigBird(torch.nn.Module):
-    """Blocks of 64 rows, of which 3 are random and the outer 2 are global.
+    """Attention in blocks of 64 rows: 3 blocks are random, and the first and last are global.
 
-    In use, transformers takes the first block in place of the random ones.
+    In evaluation mode, transformers uses the first block in place of the random ones.
 
     Args:
         length: the length of all sequences.
-        seed: of the random blocks, which differ from layer to layer.
+        seed: the seed of the random blocks, which differ from layer to layer.
     """
 
     def __init__(self, length: int, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Mixers from torch, PyG and small packages, with `[B, N, C]` in and out.
 
-Every package is imported when its mixer is made. What a package calls bucket or window is 64 rows
-long here, its features and projections are of the size that it has by default.
+Every package is imported when its mixer is made. Buckets and windows are 64 rows long; features and
+projections have the default sizes of the packages.
 """
 
 import torch
@@ -13,9 +13,9 @@ WINDOW = 64
 
 
 class SelfAttention(torch.nn.Module):
-    """`torch.nn.MultiheadAttention` without weights, which is SDPA in training.
+    """`torch.nn.MultiheadAttention(need_weights=False)`, which uses SDPA in training.
 
-    In evaluation too, where `torch.backends.mha.set_fastpath_enabled(False)` has been called.
+    It also does so in evaluation after `torch.backends.mha.set_fastpath_enabled(False)`.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class SelfAttention(torch.nn.Module):
 def local_attention() -> torch.nn.Module:
     from local_attention.transformer import LocalMHA
 
-    # The encoder has positions: the package's own, rotations of three windows a row, are left out.
+    # The encoder has positions, so the rotary embedding of the package is left out.
     return LocalMHA(
         dim=CHANNELS,
         window_size=WINDOW,
@@ -66,7 +66,7 @@ def linear_attention() -> torch.nn.Module:
 def sinkhorn(length: int) -> torch.nn.Module:
     from sinkhorn_transformer.sinkhorn_transformer import SinkhornSelfAttention
 
-    # By itself this class takes the best bucket for each, without Sinkhorn's normalisations.
+    # By default this class takes the best bucket for each, without Sinkhorn normalisation.
     return SinkhornSelfAttention(CHANNELS, WINDOW, length, heads=HEADS, non_permutative=False)
 
 

@@ -12,7 +12,7 @@ def kernel_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     .. math:: y_i = \frac{q_i \sum_j k_j^T v_j}{q_i \sum_j k_j^T}
 
     Args:
-        query, key: features, not negative, ``[..., N, F]``.
+        query, key: non-negative features, ``[..., N, F]``.
         value: ``[..., N, D]``.
     """
     total = key.sum(dim=-2).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""The rows of the table, in its order."""
+"""The methods of the table, in the order of its rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Method:
     """One way to mix the rows of a sequence.
 
     Args:
-        label: what the table calls it.
-        source: whose code it is.
-        mixer: makes the mixer of a layer, from the length and the number of the layer.
-        module: what must be installed to be imported, if anything.
+        label: the name in the table.
+        source: the package that the code comes from, or "here".
+        mixer: returns the mixer of a layer, given the length and the number of the layer.
+        module: the module that must be installed, or None.
     """
 
     label: str

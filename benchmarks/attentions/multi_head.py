@@ -1,20 +1,21 @@
-"""What the attentions written here share: projections, heads, and back."""
+"""The base class of the attentions written here: projections and heads."""
 
 import torch
 from torch import Tensor
 
 
 class MultiHead(torch.nn.Module):
-    r"""Projects the rows, lets every head attend by itself, and projects the result.
+    r"""Projects the rows, applies attention in every head, and projects the result.
 
     Args:
         channels: the size of each row.
         heads: the number of heads, which divides ``channels``.
-        inputs: how many projections of ``x`` :meth:`attend` takes: 3 for queries, keys and values.
+        inputs: the number of projections of ``x`` that :meth:`attend` takes: 3 for queries, keys
+            and values.
 
     Shapes:
         - **x** and output: ``[B, N, channels]``.
-        - what :meth:`attend` takes and gives: ``[B, heads, N, channels / heads]``.
+        - input and output of :meth:`attend`: ``[B, heads, N, channels / heads]``.
     """
 
     def __init__(self, channels: int, heads: int, inputs: int = 3) -> None:
@@ -29,5 +30,5 @@ class MultiHead(torch.nn.Module):
         return self.out_proj(self.attend(*heads).transpose(1, 2).flatten(2))
 
     def attend(self, *inputs: Tensor) -> Tensor:
-        """What the heads make of the projections."""
+        """Apply the attention of the heads to the projections."""
         raise NotImplementedError

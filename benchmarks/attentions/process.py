@@ -1,4 +1,4 @@
-"""A cell in a process of its own, which may neither take too long nor too much memory."""
+"""Run a cell in a separate process with limits of time and memory."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ COMMAND = (sys.executable, "-m", "benchmarks.attentions.cell")
 
 
 def run(cell: Cell, command: tuple[str, ...] = COMMAND) -> Outcome:
-    """The figures of a cell, or ``{"outcome": ...}``, with ``"why"`` if it failed."""
+    """Return the figures of a cell, or ``{"outcome": ...}``, with ``"why"`` if it failed."""
     if not METHODS[cell.method].installed:
         return {"outcome": "not installed"}
     try:

@@ -1,4 +1,4 @@
-"""Cells and what came out, one JSON object a line, so that a run can be taken up again."""
+"""Cells with their outcomes, one JSON object per line, so that a run can be resumed."""
 
 from dataclasses import asdict
 
@@ -6,11 +6,11 @@ from benchmarks.attentions.cell import Cell
 from benchmarks.json_lines import JsonLines, Line
 
 Outcome = Line
-"""The figures of a cell: ``training``, ``inference`` (steps a second), ``memory`` (bytes); or
-``outcome``, why there are none."""
+"""The figures of a cell: ``training``, ``inference`` (steps per second), ``memory`` (bytes); or
+``outcome``, the reason why there are none."""
 
 LIMITS = {"out of memory": "gigabytes", "too slow": "seconds"}
-"""The outcomes that stand in the file, and the limit that another run may raise."""
+"""The outcomes without figures that are written to the file, and the limit that caused each."""
 
 
 class Results(JsonLines):
@@ -23,7 +23,7 @@ class Results(JsonLines):
     """
 
     def find(self, cell: Cell) -> Outcome | None:
-        """What came out of this cell, if it is finished; the last one counts."""
+        """Return the last outcome of a cell, or None if the cell is not finished."""
         return next((line for line in reversed(self.lines) if _answers(line, cell)), None)
 
     def add(self, cell: Cell, outcome: Outcome) -> None:
@@ -31,7 +31,7 @@ class Results(JsonLines):
 
 
 def _answers(line: Outcome, cell: Cell) -> bool:
-    """Whether the line is of this cell; one that was stopped must have had as much room."""
+    """Return whether a line belongs to a cell; a stopped one must have had at least its limit."""
     asked = asdict(cell)
     same = all(line.get(name) == asked[name] for name in asked if name not in LIMITS.values())
     limit = LIMITS.get(line.get("outcome", ""))

@@ -12,12 +12,12 @@ class Sinkformer(MultiHead):
     <https://arxiv.org/abs/2110.11773>`_ paper.
 
     The softmax normalises the rows of :math:`\exp(Q K^T / \sqrt{D})`; Sinkhorn's algorithm
-    normalises rows and columns in turns, here in logarithms.
+    normalises rows and columns alternately, here in logarithms.
 
     Args:
         channels, heads: as in :class:`~benchmarks.attentions.multi_head.MultiHead`.
-        iterations: how many normalisations, of the rows, of the columns, of the rows and so on;
-            with one it is the softmax.
+        iterations: the number of normalisations, alternately of the rows and of the columns; one
+            iteration gives the softmax.
     """
 
     def __init__(self, channels: int, heads: int, iterations: int = 3) -> None:
@@ -28,8 +28,10 @@ class Sinkformer(MultiHead):
         return self.weights(query, key) @ value
 
     def weights(self, query: Tensor, key: Tensor) -> Tensor:
-        """``[..., N, N]``; rows and columns sum to one in the limit, and what was last normalised
-        does so from the first."""
+        """Return the weights, ``[..., N, N]``.
+
+        Rows and columns both sum to one in the limit; those that were normalised last always do.
+        """
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         for step in range(self.iterations):
             scores = scores - scores.logsumexp(dim=-2 if step % 2 else -1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Attention to what is near, and to what is a whole number of strides away."""
+"""Attention to near rows, and to rows at a multiple of the stride."""
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class StridedAttention(MultiHead):
         return torch.cat([self._near(*near), self._far(*far)], dim=1)
 
     def _near(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Every block of a stride's rows attends to itself and to the blocks beside it."""
+        """Attention of every block of ``stride`` rows to itself and to the two adjacent blocks."""
         length, stride = query.shape[-2], self.stride
         rows = torch.arange(length, device=query.device).view(-1, stride, 1)
         first = rows[:, :1] - stride
@@ -39,12 +39,12 @@ class StridedAttention(MultiHead):
         return out.flatten(2, 3)
 
     def _around(self, x: Tensor) -> Tensor:
-        """``[B, H, N, D]`` to ``[B, H, N / s, 3 s, D]``, with zeros beyond the ends."""
+        """Convert ``[B, H, N, D]`` to ``[B, H, N / s, 3 s, D]``, with zeros beyond the ends."""
         padded = functional.pad(x, (0, 0, self.stride, self.stride))
         return padded.unfold(2, 3 * self.stride, self.stride).transpose(-2, -1)
 
     def _far(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """The rows with the same remainder attend to each other."""
+        """Attention among the rows whose index has the same remainder modulo the stride."""
         columns = (
             one.unflatten(2, (-1, self.stride)).transpose(2, 3) for one in (query, key, value)
         )
@@ -52,7 +52,7 @@ class StridedAttention(MultiHead):
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Of ``[B, H, G, N, D]``; torch has a fused kernel for four dimensions only."""
+    """Attention on ``[B, H, G, N, D]``; torch has a fused kernel for four dimensions only."""
     flat = (one.flatten(0, 1) for one in (query, key, value))
     out = functional.scaled_dot_product_attention(*flat, attn_mask=mask)
     return out.unflatten(0, query.shape[:2])

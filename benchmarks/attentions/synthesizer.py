@@ -1,4 +1,4 @@
-"""Attention whose weights do not look at the input."""
+"""Attention whose weights do not depend on the input."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from benchmarks.attentions.multi_head import MultiHead
 
 class Synthesizer(MultiHead):
     r"""The factorised random Synthesizer of the `Synthesizer: Rethinking Self-Attention in
-    Transformer Models <https://arxiv.org/abs/2005.00743>`_ paper, the least work of its kinds.
+    Transformer Models <https://arxiv.org/abs/2005.00743>`_ paper, the cheapest of its variants.
 
     .. math:: Y = \mathrm{softmax}(R_1 R_2^T) \, V
 
@@ -27,6 +27,6 @@ class Synthesizer(MultiHead):
 
     def attend(self, value: Tensor) -> Tensor:
         weights = (self.left @ self.right.transpose(-2, -1)).softmax(dim=-1)
-        # One matrix serves the whole batch, so that the sequences lie side by side as its columns.
+        # One matrix is shared by the batch, so the sequences are placed side by side as columns.
         columns = value.permute(1, 2, 0, 3).flatten(2)
         return (weights @ columns).unflatten(-1, (value.shape[0], -1)).permute(2, 0, 1, 3)

@@ -1,4 +1,4 @@
-"""The results as tables in Markdown."""
+"""Format the results as tables in Markdown."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,10 +9,10 @@ from benchmarks.attentions.results import Outcome
 from benchmarks.markdown import row
 
 Figures = dict[str, Any]
-"""By measure a figure, or the word why there is none; and ``why`` a phase failed."""
+"""For each measure a figure, or the reason why there is none; ``why`` if a phase failed."""
 
 Outcomes = dict[tuple[str, int], Figures]
-"""What came out, by method and length."""
+"""The figures of each method and length."""
 
 MEASURES = {
     "training": "Training, steps a second",
@@ -23,11 +23,11 @@ OURS = "slice_sort"
 
 
 def tables(outcomes: Outcomes, batches: dict[int, int]) -> str:
-    """One table a measure, and a line on where SliceSort stands.
+    """Format one table per measure, and a line with the rank of SliceSort.
 
     Args:
-        outcomes: by method and length.
-        batches: the lengths of the columns, and the batch of each.
+        outcomes: the figures of each method and length.
+        batches: the lengths of the columns, and the batch size of each.
     """
     parts = []
     for measure, title in MEASURES.items():
@@ -37,7 +37,7 @@ def tables(outcomes: Outcomes, batches: dict[int, int]) -> str:
 
 
 def figures(phase: str, outcome: Outcome) -> Figures:
-    """What one phase of a method says in the tables."""
+    """Return the table entries of one phase of a method."""
     if "outcome" not in outcome:
         return {measure: outcome[measure] for measure in PHASES[phase]}
     why = {"why": outcome["why"]} if "why" in outcome else {}
@@ -45,18 +45,18 @@ def figures(phase: str, outcome: Outcome) -> Figures:
 
 
 def has(measure: str, found: Figures) -> bool:
-    """Whether there is a figure."""
+    """Return whether there is a figure."""
     return not isinstance(found.get(measure, ""), str)
 
 
 def best(measure: str, outcomes: Outcomes, length: int) -> str | None:
-    """The method with the best figure at a length: the most steps, or the least memory."""
+    """Return the method with the best figure at a length: most steps, or least memory."""
     values = {m: o[measure] for (m, n), o in outcomes.items() if n == length and has(measure, o)}
     return (min if measure == "memory" else max)(values, key=values.__getitem__, default=None)
 
 
 def standing(measure: str, outcomes: Outcomes, batches: dict[int, int]) -> str:
-    """Where SliceSort is first, and who is elsewhere."""
+    """State at how many lengths SliceSort is first, and which methods are first elsewhere."""
     first = {length: best(measure, outcomes, length) for length in batches}
     others = [
         f"{METHODS[method].label} at {size(length)}"
@@ -74,7 +74,7 @@ def size(length: int) -> str:
 
 
 def notes(outcomes: Outcomes) -> list[str]:
-    """Why a cell has no figure, where its own word does not say it."""
+    """Return the reasons for missing figures that the cells themselves do not state."""
     lines = [
         f"- {METHODS[method].label} at {size(length)} failed: {outcome['why']}"
         for (method, length), outcome in outcomes.items()

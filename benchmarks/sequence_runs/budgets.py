@@ -1,4 +1,4 @@
-"""What is trained, and for how long: the same for every mixer of a task."""
+"""The models and budgets of the tasks, which are the same for every mixer of a task."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +27,10 @@ BUDGETS: dict[str, dict[str, Any]] = {
 """The settings of `slicegraph.train` for each task; the epochs or updates are the budget."""
 
 SEEDS = {"digits": 3, "mnist": 3, "acsf1": 3, "imdb": 3, "text": 3}
-"""How many seeds, from 0 on, unless told otherwise; 1 for the others."""
+"""The default number of seeds, from 0 on; 1 for the other tasks."""
 
 EXAMPLES = {"listops": 20_000}
-"""How many are generated."""
+"""The number of generated examples."""
 
 MIXERS: dict[str, dict[str, str]] = {
     "ascending": {"mixer": "sort", "order": "ascending"},
@@ -38,7 +38,7 @@ MIXERS: dict[str, dict[str, str]] = {
     "max_exchange": {"mixer": "sort", "order": "max_exchange"},
     "qkv": {"mixer": "qkv"},
 }
-"""The rows of the table, and what they are to a model."""
+"""The rows of the table, with the model settings of each."""
 
 _TOY = {"num_layers": 1, "channels": 16, "ffn_channels": 16, "heads": 2}
 _TOY_LENGTH, _TOY_EXAMPLES = 32, 40
@@ -51,8 +51,8 @@ class Run:
     Args:
         task: a key of ``BUDGETS``.
         mixer: a key of ``MIXERS``.
-        seed: of weights, order and dropout.
-        settings: of `slicegraph.train`, but for the seed, the mixer and the folders.
+        seed: the seed of weights, order of the samples and dropout.
+        settings: the settings of `slicegraph.train`, except the seed, the mixer and the folders.
     """
 
     task: str
@@ -62,7 +62,7 @@ class Run:
 
 
 def settings_of(task: str, threads: int, quick: bool = False) -> dict[str, Any]:
-    """The settings of all runs of a task; quick ones are two updates of a toy."""
+    """Return the settings of all runs of a task; quick runs train a toy for two updates."""
     settings = COMMON | {"task": task, "threads": threads, "model": {}} | BUDGETS[task]
     if task in EXAMPLES:
         settings["examples"] = _TOY_EXAMPLES if quick else EXAMPLES[task]
@@ -77,12 +77,12 @@ def settings_of(task: str, threads: int, quick: bool = False) -> dict[str, Any]:
 def runs_of(
     task: str, mixers: list[str], seeds: int | None, threads: int, quick: bool = False
 ) -> list[Run]:
-    """The runs of a task; those of a seed one after the other."""
+    """Return the runs of a task, seed by seed."""
     count = seeds or (1 if quick else SEEDS.get(task, 1))
     settings = settings_of(task, threads, quick)
     return [Run(task, mixer, seed, settings) for seed in range(count) for mixer in mixers]
 
 
 def with_mixer(settings: dict[str, Any], mixer: str) -> dict[str, Any]:
-    """The settings with the model of a row of the table."""
+    """Return the settings with the mixer of a row of the table."""
     return settings | {"model": settings["model"] | MIXERS[mixer]}

@@ -1,7 +1,7 @@
-"""The speed of the mixers beside each other: steps that take turns in one process.
+"""Compare the speed of the mixers: training steps that take turns in one process.
 
-The examples a second of whole runs are no measure of one mixer against another when the machine has
-other work at one time than at another. So a step of each is timed in turns.
+The speeds of whole runs are not comparable if the load of the machine changes between runs. So
+single steps are timed in turns.
 """
 
 from collections.abc import Callable
@@ -15,21 +15,20 @@ from torch.nn import functional
 
 from benchmarks.sequence_runs.budgets import with_mixer
 from benchmarks.timing import median_ms
-from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.tasks.domain import SequenceData, load_set, model_fields, new_model
+from slicegraph.tasks.store import SequenceSet
 from slicegraph.train import TrainConfig
-from slicegraph.train.sequence_data import load_set
-from slicegraph.train.task_model import fields_of_task, preset_model
-from slicegraph.train.trainer import cpu_threads
+from slicegraph.train.machine import cpu_threads
 
 
 @dataclass(frozen=True)
 class SpeedTest:
-    """What is timed.
+    """A comparison of speeds.
 
     Args:
-        task, settings: as of a :class:`~benchmarks.sequence_runs.budgets.Run`.
+        task, settings: as in :class:`~benchmarks.sequence_runs.budgets.Run`.
         mixers: keys of ``MIXERS``.
-        repeats: of a step, of which the median counts.
+        repeats: the number of timed steps per mixer, whose median counts.
     """
 
     task: str
@@ -39,7 +38,7 @@ class SpeedTest:
 
 
 def measure(test: SpeedTest, root: Path) -> dict[str, Any]:
-    """The examples a second of a training step (forward, backward, AdamW) of each mixer."""
+    """Return the examples per second of a training step (forward, backward, AdamW) per mixer."""
     configs = {
         mixer: TrainConfig(**with_mixer(test.settings, mixer), root=str(root)).resolved()
         for mixer in test.mixers
@@ -53,7 +52,8 @@ def measure(test: SpeedTest, root: Path) -> dict[str, Any]:
 
 def _step(config: TrainConfig) -> Callable[[], None]:
     dataset = load_set(config)
-    model: Any = preset_model(config.preset, fields_of_task(config, dataset) | config.model)
+    fields = model_fields(config, SequenceData(config, dataset))
+    model: Any = new_model(config, fields | config.model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     size, longest = config.batch_size or 1, getattr(model.config, "max_length", None)
     batch = dataset.batch(middle(dataset, size), longest)
@@ -68,7 +68,7 @@ def _step(config: TrainConfig) -> Callable[[], None]:
 
 
 def middle(dataset: SequenceSet, size: int) -> np.ndarray:
-    """The training examples whose lengths are nearest to the median, as batches are of a length."""
+    """Return the training examples whose lengths are nearest to the median."""
     positions = dataset.splits["train"]
     ordered = positions[np.argsort(dataset.store.lengths[positions], kind="stable")]
     first = max(0, (len(ordered) - size) // 2)

@@ -1,4 +1,4 @@
-"""The results as tables in Markdown, one a task."""
+"""Format the results as tables in Markdown, one per task."""
 
 from collections.abc import Iterator
 from statistics import mean, stdev
@@ -8,7 +8,7 @@ from benchmarks.json_lines import Line
 from benchmarks.markdown import row
 
 BESIDE = "qkv"
-"""The mixer that ratios of speed are to."""
+"""The reference mixer for ratios of speed."""
 
 LABELS = {
     "ascending": "sort, ascending",
@@ -27,12 +27,12 @@ TITLES = {
 
 
 def task_table(task: str, runs: list[Line], speed: Line | None) -> str:
-    """The table of a task, under a line that says what its runs have in common.
+    """Format the table of a task, under a line with the data and settings of its runs.
 
     Args:
-        task: its name.
-        runs: the finished ones, at least one.
-        speed: the speeds measured in turns, if they were.
+        task: the name of the task.
+        runs: the finished runs, at least one.
+        speed: the speeds measured in turns, or None.
     """
     rates = speed["examples_per_second"] if speed else {}
     return "\n".join([f"### {TITLES[task]}", "", _common(runs[0]), "", *_rows(runs, rates)])
@@ -76,7 +76,7 @@ def _cells(runs: list[Line]) -> Iterator[str]:
 
 
 def accuracy(scores: list[float]) -> str:
-    """Mean and standard deviation in per cent; one score has none."""
+    """Format the mean and the standard deviation in per cent; one score has no deviation."""
     percent = [100 * score for score in scores]
     spread = f" ± {stdev(percent):.1f}" if len(percent) > 1 else ""
     return f"{mean(percent):.1f}{spread}"

@@ -1,4 +1,4 @@
-"""One run of the table, by the engine that `slicegraph train` uses."""
+"""Train one row of the table with the training code of `slicegraph train`."""
 
 import tempfile
 from pathlib import Path
@@ -8,16 +8,16 @@ import numpy as np
 
 import slicegraph
 from benchmarks.sequence_runs.budgets import Run, with_mixer
-from slicegraph.data.sequences.sequence_set import SequenceSet
+from slicegraph.tasks.domain import load_set
+from slicegraph.tasks.store import SequenceSet
 from slicegraph.train import TrainConfig
-from slicegraph.train.sequence_data import load_set
 
 
 def train(run: Run, root: Path) -> dict[str, Any]:
-    """What came out: accuracy on valid and test, examples a second, parameters.
+    """Train and return the accuracy on valid and test, examples per second and parameters.
 
     Args:
-        run: what to train.
+        run: the run to train.
         root: the folder of the data sets.
     """
     settings = with_mixer(run.settings, run.mixer) | {"root": str(root), "seed": run.seed}
@@ -39,7 +39,7 @@ def train(run: Run, root: Path) -> dict[str, Any]:
 
 
 def about(dataset: SequenceSet) -> dict[str, Any]:
-    """The sizes of the splits, and what the most frequent class of train scores on test."""
+    """Return the sizes of the splits, and the test accuracy of train's most frequent class."""
     train, test = (dataset.labels(dataset.splits[name]).astype(int) for name in ("train", "test"))
     most_frequent = np.bincount(train[:, 0]).argmax()
     return {

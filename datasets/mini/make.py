@@ -1,6 +1,6 @@
 """Draws the data set `mini` from QM9: `pip install qm9pack`, then `python datasets/mini/make.py`.
 
-Writes `mini.csv.gz` beside this file: the same bytes every time, whatever the machine, as long as
+Writes `mini.csv.gz` into this folder: the same bytes every time, whatever the machine, as long as
 zlib compresses alike.
 """
 
@@ -9,18 +9,20 @@ import gzip
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from rdkit import Chem
 
-from slicegraph.data.sets.qm9 import HARTREE_IN_EV, Qm9Molecule, qm9_folder, read_qm9
-from slicegraph.data.sets.splits import permutation
+from slicegraph.data.datasets.qm9 import HARTREE_IN_EV, qm9_folder, read_qm9
+from slicegraph.data.splits import permutation
 
 SEED = 20140805
 SIZES = {"train": 10_000, "valid": 1_000, "test": 1_000}
 COLUMNS = ("smiles", "homolumogap", "split", "qm9_index")
 
 
-def draw(molecules: list[Qm9Molecule], count: int) -> Iterator[Qm9Molecule]:
+def draw(molecules: list[Any], count: int) -> Iterator[Any]:
     """`count` molecules at random, none of them twice under another spelling."""
     seen: set[str] = set()
     for position in permutation(len(molecules), SEED):
@@ -34,9 +36,9 @@ def draw(molecules: list[Qm9Molecule], count: int) -> Iterator[Qm9Molecule]:
     raise ValueError(f"make: {len(seen)} different molecules, {count} are wanted")
 
 
-def rows(molecules: list[Qm9Molecule], sizes: dict[str, int]) -> Iterator[tuple[str, ...]]:
+def rows(molecules: pd.DataFrame, sizes: dict[str, int]) -> Iterator[tuple[str, ...]]:
     """The lines of the table: the splits one after another, each in the order of QM9."""
-    drawn = draw(molecules, sum(sizes.values()))
+    drawn = draw(list(molecules.itertuples(index=False)), sum(sizes.values()))
     for split, size in sizes.items():
         for molecule in sorted(next(drawn) for _ in range(size)):
             gap = f"{molecule.gap_hartree * HARTREE_IN_EV:.4f}"
@@ -59,7 +61,7 @@ def main() -> None:
     if folder is None:
         raise SystemExit("make: qm9pack is not installed; pip install qm9pack")
     target = Path(__file__).parent / "mini.csv.gz"
-    target.write_bytes(compressed(rows(list(read_qm9(folder)), SIZES)))
+    target.write_bytes(compressed(rows(read_qm9(folder), SIZES)))
     print(f"{target}: {target.stat().st_size:,} bytes")
 
 

@@ -1,8 +1,8 @@
 """The `slicegraph` command: one file a subcommand.
 
 The file of a subcommand has `add_arguments(parser)` and `run(args)`; its docstring is the
-description, and its `EPILOG`, if there is one, has examples. Only the file of the subcommand that
-is asked for is imported.
+description of the command, its `EPILOG` has examples. Only the file of the command that runs is
+imported.
 """
 
 import argparse
@@ -26,7 +26,7 @@ COMMANDS = {
 
 _EXAMPLES = """\
 examples:
-  slicegraph train                          train a small model on the data that come along
+  slicegraph train                          train a small model on the shipped data
   slicegraph predict runs/one "CCO"         predict with it
   slicegraph train --data csv:my.csv        train on a file of your own
   slicegraph predict --help                 the options of a command
@@ -34,9 +34,9 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status, 2 for a mistake of the user."""
+    """Run one command; return the exit status, 2 for bad input."""
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser = _parser(asked=next((word for word in argv if not word.startswith("-")), None))
+    parser = _parser(command=next((word for word in argv if not word.startswith("-")), None))
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
@@ -44,23 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args.run(args)
     except (ValueError, OSError) as error:
-        print(f"slicegraph: error: {_told(error)}", file=sys.stderr)
+        text = str(error)
+        if isinstance(error, OSError) and error.filename is not None and error.strerror:
+            place = str(error.filename)
+            text = f"cannot use {place!r}: {error.strerror}; choose another file or folder"
+        print(f"slicegraph: error: {text}", file=sys.stderr)
         return 2
     return 0
 
 
-def _told(error: ValueError | OSError) -> str:
-    """The message; that of the system in words, without its number."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        place = str(error.filename)
-        return f"cannot use {place!r}: {error.strerror}; choose another file or folder"
-    return str(error)
-
-
-def _parser(asked: str | None) -> argparse.ArgumentParser:
+def _parser(command: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slicegraph",
-        description="Graph learning that sorts instead of attending.",
+        description="Sliceformer models for molecules, sequences and images.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -70,7 +66,7 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
         subparser = commands.add_parser(
             name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        if name == asked:
+        if name == command:
             module = import_module(f"slicegraph.cli.{name}")
             subparser.description = module.__doc__
             subparser.epilog = getattr(module, "EPILOG", None)

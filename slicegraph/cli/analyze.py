@@ -1,11 +1,11 @@
-"""Looks into the mixing layers of a model, and writes a page of what they do.
+"""Look into the mixing layers of a model, and write a page about them.
 
-The page has the singular spectrum and the effective rank of what every layer mixes, heat maps of
-the sorted rows, the permutation of a channel, and how a softmax smooths as there is more to attend
-to. With --twin it shows another model, such as one with attention, on the same samples, and prints
-in how many layers the spectrum of the model decays more slowly than its twin's.
-Without --data the samples are from the data of the run that made the model.
-analysis.html, analysis.json and figures/ are written; those that are there are replaced.
+The page has the singular spectrum and the effective rank of the input of every mixing layer, heat
+maps of the sorted rows, the permutation of a channel, and how a softmax smooths as the number of
+rows grows. With --twin it shows a second model, such as one with attention, on the same samples,
+and prints in how many layers the spectrum of the model decays more slowly than that of its twin.
+Without --data the samples are those of the run that made the model.
+analysis.html, analysis.json and figures/ are written; existing ones are replaced.
 """
 
 import argparse
@@ -13,14 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.analysis_data import samples_for
-from slicegraph.cli.analysis_kinds import check_twins
-from slicegraph.cli.analysis_samples import Samples
-from slicegraph.cli.analysis_tables import decay_lines, rank_lines
-from slicegraph.cli.run_data import root_of_run
+from slicegraph.cli.arguments import options_of_run
 
 if TYPE_CHECKING:
-    from slicegraph.analysis import Findings
+    from slicegraph.analysis import Findings, Samples
 
 EPILOG = """\
 examples:
@@ -32,60 +28,67 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The models, the samples, and what of them is drawn."""
+    """Add the models, the samples, and what to draw."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="the folder of a run or of a saved model, or a checkpoint")
-    add("--twin", metavar="MODEL", help="another model, to be shown beside it")
+    add("model", metavar="MODEL", help="folder of a run or of a saved model, or a checkpoint")
+    add("--twin", metavar="MODEL", help="second model, for comparison")
     add(
         "--data",
         nargs="+",
         metavar="NAME",
-        help="a data set or task by name, csv:PATH, SMILES, a folder; if not given, the run's",
+        help="data set or task by name, csv:PATH, SMILES, or a folder (default: that of the run)",
     )
-    add("--task", help="whose files are in the folder; if not given, the run's")
-    add("--split", default="valid", help="a split of it (%(default)s)")
-    add("--samples", type=int, default=32, metavar="N", help="how many (%(default)s)")
-    add("--root", help="the folder of the data sets (that of the run, or dataset)")
-    add("--sample", type=int, default=0, metavar="N", help="the one that is drawn, from 0")
-    add("--layer", type=int, metavar="N", help="whose permutation is drawn, from 1")
-    add("--channel", type=int, metavar="N", help="whose permutation is drawn, from 0")
-    add("--out", metavar="DIR", help="where to write; analysis in the folder of the model")
+    add("--task", help="task that the files in the folder belong to (default: that of the run)")
+    add("--split", default="valid", help="split to take samples from (%(default)s)")
+    add("--samples", type=int, default=32, metavar="N", help="number of samples (%(default)s)")
+    add("--root", help="folder of the data sets (default: that of the run, or dataset)")
+    add("--sample", type=int, default=0, metavar="N", help="sample to draw, from 0 (%(default)s)")
+    add("--layer", type=int, metavar="N", help="layer of the drawn permutation, from 1 (1)")
+    add("--channel", type=int, metavar="N", help="channel of the drawn permutation, from 0 (0)")
+    add("--out", metavar="DIR", help="folder to write to (default: MODEL/analysis)")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints tables of the ranks and of the spectra, and where the page is."""
-    from slicegraph.analysis import Choice, check_sample, softmax_smoothing, write_analysis
+    """Print tables of the ranks and of the spectra, and the path of the page."""
+    from slicegraph import analysis
+    from slicegraph.predict import load_predictor
+    from slicegraph.tasks.domain import check_twins
+    from slicegraph.train.run_folder import root_of_run
 
     args.root = args.root or root_of_run(args.model)
-    loaded = _models(args)
-    named = dict(zip(_names(loaded, args), loaded.values(), strict=True))
-    samples = samples_for(loaded, args)
-    check_sample(args.sample, samples.count)
-    models = [_look(name, model, samples, args.sample) for name, model in named.items()]
-    _check_sorts(models[0], args)
-    choice = Choice(1 if args.layer is None else args.layer, args.channel or 0)
+    loaded = {path: load_predictor(path) for path in (args.model, args.twin) if path is not None}
+    check_twins(loaded)
+    names = _names(loaded, args)
+    samples = _samples(loaded, args)
+    analysis.check_sample(args.sample, len(samples.sizes))
+    models = []
+    for name, model in zip(names, loaded.values(), strict=True):
+        parts = (analysis.trace(model, *inputs) for inputs in samples.batches())
+        try:
+            towers = getattr(model.config, "towers", 1)
+            models.append(analysis.measure(name, parts, args.sample, towers))
+        except (IndexError, ValueError) as error:
+            raise ValueError(f"{name} cannot be analysed on {samples.name}: {error}") from error
+    asked = [option for option in ("layer", "channel") if getattr(args, option) is not None]
+    if asked and all(layer.ordered is None for layer in models[0].traces):
+        raise ValueError(
+            f"--{asked[0]}: {names[0]} has no layers that sort (its mixer is {models[0].mixer}), "
+            "and so no permutation; give a sorting model first, and this one as --twin"
+        )
+    choice = analysis.Choice(1 if args.layer is None else args.layer, args.channel or 0)
+    saved = Path(args.model)
+    folder = args.out or (saved.parent if saved.is_file() else saved) / "analysis"
     facts = _facts(list(loaded.values()), models, samples)
-    place = write_analysis(_folder(args), models, softmax_smoothing(), choice, facts)
-    lines = [f"note    {samples.note}"] if samples.note else []
-    lines += rank_lines(models)
-    if args.twin is not None:
-        lines += ["", *decay_lines(*models)]
-    print("\n".join(lines))
+    smoothing = analysis.softmax_smoothing()
+    place = analysis.write_analysis(folder, models, smoothing, choice, facts=facts)
+    if samples.note:
+        print(f"note    {samples.note}")
+    print("\n".join(analysis.table_lines(models)))
     print(f"page    {place}\nnumbers {place.with_suffix('.json')}")
 
 
-def _models(args: argparse.Namespace) -> dict[str, Any]:
-    """By their paths, the twin last."""
-    from slicegraph.predictor import load
-
-    paths = [path for path in (args.model, args.twin) if path is not None]
-    models = {path: load(Path(path)) for path in paths}
-    check_twins(models)
-    return models
-
-
 def _names(models: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
-    """Those of their folders; with their mixers, if they have the same."""
+    """Name the models after their folders; if those are equal, with their mixers."""
     names = [_name(Path(path)) for path in models]
     if len(set(names)) < len(names):
         mixers = [model.config.mixer for model in models.values()]
@@ -96,61 +99,112 @@ def _names(models: Mapping[str, Any], args: argparse.Namespace) -> list[str]:
 
 
 def _name(path: Path) -> str:
-    """That of the run, whichever part of it was given."""
-    path = path.resolve()
-    if path.is_file():
-        path = path.parent
+    """Return the name of the run, for any path inside of it."""
+    path = path.resolve().parent if path.is_file() else path.resolve()
     return path.parent.name if path.name in ("model", "checkpoints") else path.name
 
 
-def _look(name: str, model: Any, samples: Samples, sample: int) -> "Findings":
-    from slicegraph.analysis import measure, trace
+def _samples(models: Mapping[str, Any], args: argparse.Namespace) -> "Samples":
+    """At most ``args.samples`` samples of ``args.data``, or of the run, as the models take them."""
+    from slicegraph.predict import MoleculePredictor
+    from slicegraph.tasks import TASKS, check_task
+    from slicegraph.tasks.domain import analysis_samples
 
-    parts = (trace(model, *inputs) for inputs in samples.batches())
-    try:
-        return measure(name, parts, sample, towers=getattr(model.config, "towers", 1))
-    except (IndexError, ValueError) as error:
-        raise ValueError(f"{name} cannot be analysed on {samples.name}: {error}") from error
-
-
-def _check_sorts(model: "Findings", args: argparse.Namespace) -> None:
-    asked = [name for name in ("layer", "channel") if getattr(args, name) is not None]
-    if asked and not model.sorts:
+    if args.samples < 1:
+        raise ValueError(f"--samples {args.samples}, expected at least 1")
+    if args.task is not None:
+        check_task(args.task)
+    if not isinstance(models[args.model], MoleculePredictor):
+        if args.data is not None and len(args.data) > 1:
+            raise ValueError(f"--data {args.data[1]}: only SMILES can be several")
+        return analysis_samples(models, args)
+    asked = args.task or (args.data[0] if args.data else None)
+    if args.task is not None or asked in TASKS:
         raise ValueError(
-            f"--{asked[0]}: {model.name} has no layers that sort (its mixer is {model.mixer}), and "
-            "so no permutation; give a sorting model first, and this one as --twin"
+            f"{args.model} is a model of molecules, and {asked} is a task of sequences or images"
         )
+    return _molecules(models, args)
 
 
-def _folder(args: argparse.Namespace) -> Path:
-    if args.out is not None:
-        return Path(args.out)
-    model = Path(args.model)
-    return (model.parent if model.is_file() else model) / "analysis"
+def _molecules(models: Mapping[str, Any], args: argparse.Namespace) -> "Samples":
+    from slicegraph.analysis import Samples, spaced_positions
+    from slicegraph.data.batch import collate
+    from slicegraph.data.datasets import load_dataset, names
+    from slicegraph.train.run_folder import settings_of_run
+
+    texts = args.data
+    if texts is None:
+        settings = settings_of_run(Path(args.model))
+        if settings is None:
+            raise ValueError(
+                f"--data is missing: {args.model} is not in the folder of a run; name a data set"
+            )
+        texts = [settings.data]
+    name = texts[0]
+    own = name.startswith("csv:")
+    if name not in names() and not own:
+        return _smiles(models, texts)
+    options = options_of_run(args.model, name, models[args.model].config) if own else {}
+    data = load_dataset(name, args.root, **options)
+    chosen = spaced_positions(data.splits, args.split, name, args.samples)
+    meta = data.store.meta
+    _check_features(models, meta["atom_vocabulary"], meta["bond_vocabulary"])
+    return Samples(
+        lambda numbers: (collate(data.store, chosen[numbers], encode=None),),
+        data.store.num_atoms[chosen],
+        f"{name}, {args.split}",
+    )
+
+
+def _smiles(models: Mapping[str, Any], texts: Sequence[str]) -> "Samples":
+    import numpy as np
+
+    from slicegraph.analysis import Samples
+    from slicegraph.data.batch import collate_graphs
+    from slicegraph.data.smiles import OGB_ATOM_CODE, OGB_BOND_CODE
+    from slicegraph.predict.predictor import read_graph
+
+    _check_features(models, OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+    graphs = []
+    for text in texts:
+        graph = read_graph(text)
+        if isinstance(graph, str):
+            raise ValueError(
+                f"--data {text!r} is neither a data set (`slicegraph datasets` lists them) nor a "
+                f"SMILES: {graph}"
+            )
+        graphs.append(graph)
+    return Samples(
+        lambda numbers: (collate_graphs([graphs[number] for number in numbers]),),
+        np.array([len(graph.atoms) for graph in graphs]),
+        "SMILES",
+    )
+
+
+def _check_features(models: Mapping[str, Any], atoms: Sequence[int], bonds: Sequence[int]) -> None:
+    for path, model in models.items():
+        try:
+            model.check_features(atoms, bonds)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 def _facts(
-    models: Sequence[Any], findings: Sequence["Findings"], samples: Samples
+    models: Sequence[Any], findings: Sequence["Findings"], samples: "Samples"
 ) -> dict[str, Any]:
-    from slicegraph.models.checkpoint import model_name
+    from slicegraph.models.base import model_name
 
     first = findings[0]
     sizes = [sum(value.numel() for value in model.parameters()) for model in models]
+    rows = " to ".join(map(str, dict.fromkeys((min(first.sizes), max(first.sizes)))))
+    pair = {"pairs": "both texts are measured, the first is drawn", "rows of a text": rows}
     return {
         "data": samples.name,
-        "samples": samples.count,
-        **_rows(first),
+        "samples": len(samples.sizes),
+        **({"rows of a sample": rows} if first.towers == 1 else pair),
         "channels": first.traces[0].mixed.shape[1],
         "model": model_name(models[0]),
         "layers": len(first.layers),
         "parameters": " / ".join(f"{size:,}" for size in sizes),
         "mixer": " / ".join(model.mixer for model in findings),
     }
-
-
-def _rows(model: "Findings") -> dict[str, str]:
-    low, high = min(model.sizes), max(model.sizes)
-    rows = f"{low}" if low == high else f"{low} to {high}"
-    if model.towers == 1:
-        return {"rows of a sample": rows}
-    return {"pairs": "both texts are measured, the first is drawn", "rows of a text": rows}

@@ -1,47 +1,33 @@
-"""Lists the data sets that `slicegraph.data.load` knows by name, and which of them are here."""
+"""List the data sets that `slicegraph.data.load` knows by name, and which of them are here."""
 
 import argparse
 from pathlib import Path
 
-from slicegraph.data.sequences.tasks import TASKS
-from slicegraph.data.sets.datasets import table
+from slicegraph.cli.arguments import print_aligned
+from slicegraph.data.datasets import table
+from slicegraph.registry import TASK_PRESETS
 
-_HEAD = ("name", "molecules", "task", "metric", "here", "how to get it")
-_OWN = (
-    "csv:PATH",
-    "any",
-    "as its labels",
-    "",
-    "",
-    "your own CSV, TSV, SMI or Parquet file, split at random or by scaffold",
-)
+_HEAD = ["name", "molecules", "task", "metric", "here", "how to get it"]
+_FILE = "your own CSV, TSV, SMI or Parquet file, split at random or by scaffold"
+_OWN = ["csv:PATH", "any", "as its labels", "", "", _FILE]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`slicegraph datasets --root FOLDER`."""
-    parser.add_argument(
-        "--root", default="dataset", help="the folder of the data sets (default: %(default)s)"
-    )
+    """Add the folder of the data sets."""
+    parser.add_argument("--root", default="dataset", help="folder of the data sets (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the table; nothing is downloaded."""
+    """Print the table; nothing is downloaded."""
     if Path(args.root).is_file():
         raise ValueError(f"--root {args.root} is a file, expected a folder")
     rows = [
-        (name, "" if size is None else f"{size:,}", task, metric, here, how)
+        [name, "" if size is None else f"{size:,}", task, metric, here, how]
         for name, size, task, metric, here, how in table(args.root)
     ]
-    rows = [_HEAD, *rows, _OWN]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if column == 1 else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  ".join(cells).rstrip())
+    print_aligned([_HEAD, *rows, _OWN], right=(1,))
     print(
         f"\nhere: in {args.root}, as files (yes) or with its molecules ready for training "
-        "(prepared); what is not here is downloaded when it is loaded"
+        "(prepared); a data set that is not here is downloaded when it is loaded"
     )
-    print(f"tasks of sequences and images, for slicegraph train --task: {', '.join(TASKS)}")
+    print(f"tasks of sequences and images, for slicegraph train --task: {', '.join(TASK_PRESETS)}")

@@ -1,17 +1,18 @@
-"""Predicts what a model was trained for, for SMILES or for the molecules in a file.
+"""Predict with a trained model, for SMILES or for the molecules in a file.
 
-Of a file every row is kept, with all its columns: <target>_pred is added (a value, the probability
-of class 1, or the class, with <target>_p0, <target>_p1 ... its probabilities) and, for a row that
-is no molecule, the reason in the column "error". Files of any size are read, a part at a time.
+Every row of a file is kept, with all its columns. Added are <target>_pred (a value, the probability
+of class 1, or the class followed by its probabilities <target>_p0, <target>_p1, ...) and, for a row
+that is not a molecule, the reason in the column "error". Files of any size are read in parts.
 """
 
 import argparse
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from slicegraph.cli.model_arguments import add_model, load_molecule_model
-from slicegraph.cli.predicted_file import predict_file
+from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model, print_aligned
 
 EPILOG = """\
 exit status: 0 all rows have a prediction, 3 some have an error instead, 2 nothing was done
@@ -23,10 +24,11 @@ examples:
   torchrun --nproc-per-node 4 -m slicegraph predict runs/mini huge.parquet --out huge.csv.gz
 """
 SOME_BAD, STOPPED, CUT_OFF = 3, 130, 141
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The model, what to predict, and where to write it."""
+    """Add the model, the molecules and the output file."""
     add_model(parser)
     add = parser.add_argument
     add(
@@ -36,44 +38,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="SMILES; or a .csv, .tsv, .smi (each also .gz) or .parquet",
     )
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
-    add("--smiles", metavar="COLUMN", help="the column of the SMILES; guessed by default")
+    add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
     add("--force", action="store_true", help="replace the file if it exists")
     add(
         "--workers",
         type=int,
         metavar="N",
-        help="processes that read SMILES; on half the cores by default",
+        help="processes that read SMILES (default: half the cores, at most 8)",
     )
     add("--chunk-rows", type=int, help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Ends with status 3 if a row has no prediction, 130 after Ctrl-C."""
-    file = _checked_file(args)
+    """Predict; exit with status 3 if a row has no prediction, 130 after Ctrl-C."""
     try:
-        bad = _predict_texts(args) if file is None else predict_file(file, args)
+        file = _file(args)
+    except (ValueError, OSError):
+        load_molecule_model(args)  # a model of another kind is the first thing to report
+        raise
+    try:
+        bad = _predict_texts(args) if file is None else _predict_file(file, args)
     except KeyboardInterrupt:
         print("slicegraph: stopped; no file was written", file=sys.stderr)
         raise SystemExit(STOPPED) from None
-    except BrokenPipeError:  # the reader of the standard output has had enough
+    except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(CUT_OFF) from None
     if bad:
         raise SystemExit(SOME_BAD)
 
 
-def _checked_file(args: argparse.Namespace) -> Path | None:
-    """As `_file`; what is wrong for a model of something else than molecules is the model."""
-    try:
-        return _file(args)
-    except (ValueError, OSError):
-        load_molecule_model(args)
-        raise
-
-
 def _file(args: argparse.Namespace) -> Path | None:
-    """The file to predict for, if the inputs are not SMILES; none of these ends like a file."""
-    from slicegraph.data.table.table_source import SUFFIXES
+    """Return the file to predict for, or None if the inputs are SMILES."""
+    from slicegraph.data.table import SUFFIXES
 
     endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
     files = [text for text in args.inputs if text.lower().endswith(endings)]
@@ -87,10 +84,10 @@ def _file(args: argparse.Namespace) -> Path | None:
                 raise ValueError(f"--{option} is for a file of molecules, not for SMILES")
         return None
     if len(args.inputs) > 1:
-        raise ValueError(f"{files[0]!r} is a file, expected nothing else beside it")
+        raise ValueError(f"{files[0]!r} is a file, expected no other input")
+    if Path(files[0]).is_dir():
+        raise ValueError(f"{files[0]!r} is a folder, expected a file")
     if not Path(files[0]).is_file():
-        if Path(files[0]).is_dir():
-            raise ValueError(f"{files[0]!r} is a folder, expected a file")
         raise FileNotFoundError(f"there is no file {files[0]!r}")
     if args.out is None:
         raise ValueError("--out is missing: a .csv or .tsv to write, or - for standard output")
@@ -98,25 +95,81 @@ def _file(args: argparse.Namespace) -> Path | None:
 
 
 def _predict_texts(args: argparse.Namespace) -> int:
-    """Prints a table, and returns how many texts are no molecules."""
-    from slicegraph.prediction_table import result_cells, value_columns
+    """Print a table; return the number of texts that are not molecules."""
+    from slicegraph.predict.table import result_cells, value_columns
 
     model = load_molecule_model(args)
     values, errors = model.predict_rows(args.inputs, args.batch_size)
     unit = f" ({model.config.unit})" if model.config.unit else ""
     columns = [name.removesuffix("_pred") + unit for name in value_columns(model.config)]
-    rows = []
+    rows = [["SMILES", *columns, "error" if any(errors) else ""]]
     for text, row, error in zip(args.inputs, values, errors, strict=True):
         *cells, reason = result_cells(row, error, len(columns))
         rows.append([text, *(f"{float(cell):.6g}" if cell else "" for cell in cells), reason])
-    _print_table([["SMILES", *columns, "error" if any(errors) else ""], *rows])
+    print_aligned(rows, right=range(1, len(columns) + 1))
     return sum(error is not None for error in errors)
 
 
-def _print_table(rows: list[list[str]]) -> None:
-    """Texts to the left, numbers to the right; the first row is the head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for text, *numbers, error in rows:
-        cells = [text.ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(numbers, widths[1:-1], strict=True)]
-        print("  ".join([*cells, error]).rstrip())
+def _predict_file(file: Path, args: argparse.Namespace) -> int:
+    """Write the table; return the number of rows with an error, 0 except in the first process."""
+    from slicegraph.data.pool import cores
+    from slicegraph.files import write_atomically
+    from slicegraph.predict import table as tables
+    from slicegraph.predict.distributed import process_group
+
+    ending = _check_out(file, args)
+    with process_group() as rank:
+        if rank.first and args.out != "-":
+            check_new_file(Path(args.out), args.force)
+        model = load_molecule_model(args)
+        table = tables.open_whole(file, args.smiles)
+        if args.workers is not None and args.workers < 1:
+            raise ValueError(f"--workers {args.workers}, expected at least 1")
+        workers = args.workers or max(1, min(8, cores() // rank.world // 2))
+        sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
+        predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
+        with _cores_left_to(workers, cores()):
+            if not rank.first:
+                list(predicted)
+                return 0
+            written = tables.PredictedTable(
+                model.config, table, _DELIMITERS[ending.removesuffix(".gz")]
+            )
+            blocks = written.blocks(tables.with_bar(table.source, file.name, predicted))
+            if ending.endswith(".gz"):
+                blocks = tables.compressed(blocks)
+            if args.out == "-":
+                sys.stdout.buffer.writelines(blocks)
+                sys.stdout.buffer.flush()
+            else:
+                write_atomically(Path(args.out), blocks)
+    where = "standard output" if args.out == "-" else args.out
+    print(f"{written.rows:,} rows in {where}, {written.errors:,} with an error", file=sys.stderr)
+    return written.errors
+
+
+def _check_out(file: Path, args: argparse.Namespace) -> str:
+    """Return the ending of the file to write."""
+    if args.out == "-":
+        return ".csv"
+    path = Path(args.out)
+    for ending in (*_DELIMITERS, *(f"{suffix}.gz" for suffix in _DELIMITERS)):
+        if path.name.lower().endswith(ending):
+            if path.exists() and path.samefile(file):
+                raise ValueError(f"--out {path} is the file that is read")
+            return ending
+    raise ValueError(f"--out {path} has no known ending, expected .csv, .tsv, .csv.gz or .tsv.gz")
+
+
+@contextmanager
+def _cores_left_to(workers: int, cores: int) -> Iterator[None]:
+    """Give the workers cores of their own: waiting threads of torch keep their cores busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    if workers > 1:
+        torch.set_num_threads(max(1, min(before, cores - workers)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

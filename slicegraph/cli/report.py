@@ -1,6 +1,6 @@
-"""Makes the page of a run again: report.html and figures/ in its folder.
+"""Make the page of a run again: report.html and figures/ in its folder.
 
-A run that failed or has not ended has a page, too; it says so.
+A run that failed or has not ended has a page, too, with its state.
 """
 
 import argparse
@@ -12,12 +12,12 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The folder of the run."""
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that slicegraph train wrote")
+    """Add the folder of the run."""
+    parser.add_argument("run_folder", metavar="RUN", help="folder that slicegraph train wrote")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints where the page is."""
+    """Print the path of the page."""
     from slicegraph.report import write_report
 
     print(f"report {write_report(args.run_folder)}")

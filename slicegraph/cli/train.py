@@ -1,17 +1,18 @@
-"""Trains a model on a data set and evaluates it.
+"""Train a model on a data set and evaluate it.
 
 With no arguments: the preset `mini` on the data set `mini`, in a minute or two.
 """
 
 import argparse
+import re
 import shlex
 import sys
 from dataclasses import MISSING, Field, fields
-from typing import Any, NoReturn
+from typing import Any
 
 from slicegraph.train.config import TrainConfig, read_yaml
 
-_EXAMPLES = """\
+EPILOG = """\
 examples:
   slicegraph train
   slicegraph train --data csv:my.csv --target solubility --split scaffold
@@ -25,7 +26,7 @@ examples:
 _TITLES = {
     "data": "data",
     "model": "model",
-    "training": "training (what is not given is chosen by the preset)",
+    "training": "training (defaults come from the preset)",
     "run": "run",
     "machine": "machine",
 }
@@ -33,21 +34,18 @@ _SETTING = "setting "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for every field of `TrainConfig`, and for every field of the model."""
+    """Add a flag for every field of `TrainConfig` and for every field of the model."""
     parser.formatter_class = _Formatter
-    parser.epilog = _EXAMPLES
     parser.usage = "slicegraph train [--data NAME] [--preset NAME] [--out DIR] [settings]"
     groups = {name: parser.add_argument_group(title) for name, title in _TITLES.items()}
     run_group = groups["run"]
-    run_group.add_argument(
-        "--config", metavar="FILE", help="settings in YAML, which flags override"
-    )
+    run_group.add_argument("--config", metavar="FILE", help="settings in YAML; flags override them")
     run_group.add_argument(
         "--resume",
         nargs="?",
         const="",
         metavar="RUN",
-        help="go on with a run: this one, --out, or the newest",
+        help="resume a run: RUN, --out, or the newest unfinished one",
     )
     for field in fields(TrainConfig):
         if field.name != "model":
@@ -62,13 +60,15 @@ def _add_flag(group: Any, field: Field) -> None:
         text += f" ({field.default})"
     options: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS}
     if isinstance(field.default, bool):
-        kind: dict[str, Any] = {"action": _Switch}
+        options["action"] = _Switch
+    elif str(field.type).startswith("tuple"):
+        options["metavar"] = "A,B"
     else:
-        kind = {"metavar": _metavar(field)}
-    group.add_argument(flag, help=text, **options, **kind)
+        options["metavar"] = "N" if re.search("int|float", str(field.type)) else "X"
+    group.add_argument(flag, help=text, **options)
     aliases = {f"--{field.name}"} - {flag} | ({"--target"} if field.name == "targets" else set())
     for alias in sorted(aliases):
-        group.add_argument(alias, help=argparse.SUPPRESS, **options, **kind)
+        group.add_argument(alias, help=argparse.SUPPRESS, **options)
 
 
 class _Switch(argparse.BooleanOptionalAction):
@@ -81,38 +81,21 @@ class _Switch(argparse.BooleanOptionalAction):
     def __call__(
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None
     ) -> None:
-        said = {None: True, "true": True, "false": False}.get(values)
+        value = {None: True, "true": True, "false": False}.get(values)
         negated = (option_string or "").startswith("--no-")
-        if said is None or (negated and values is not None):
+        if value is None or (negated and values is not None):
             parser.error(f"{option_string} {values}: expected true or false, or nothing")
-        setattr(namespace, self.dest, said != negated)
-
-
-def _metavar(field: Field) -> str:
-    kind = str(field.type)
-    if kind.startswith("tuple"):
-        return "A,B"
-    return "N" if "int" in kind or "float" in kind else "X"
+        setattr(namespace, self.dest, value != negated)
 
 
 def _add_model_flags(group: Any) -> None:
     from slicegraph.models import MODELS
 
-    names = {field.name for _, config in MODELS.values() for field in fields(config)}
-    for name in sorted(names):
-        group.add_argument(
-            f"--model.{name}",
-            dest=f"{_SETTING}model.{name}",
-            default=argparse.SUPPRESS,
-            help=argparse.SUPPRESS,
-        )
-    group.add_argument(
-        "--model.FIELD",
-        dest="model_field",
-        metavar="X",
-        default=argparse.SUPPRESS,
-        help="num_layers, channels, mixer, order, align, readout, ...",
-    )
+    hidden: Any = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    for name in sorted({field.name for _, config in MODELS.values() for field in fields(config)}):
+        group.add_argument(f"--model.{name}", dest=f"{_SETTING}model.{name}", **hidden)
+    shown = hidden | {"help": "num_layers, channels, mixer, order, align, readout, ..."}
+    group.add_argument("--model.FIELD", dest="model_field", metavar="X", **shown)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -126,22 +109,43 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains; prints the result, the model's and the report's place."""
+    """Train; print the result and the paths of the model and the report."""
     given = _settings(args)
     config, resume = None, None
     if args.resume is not None:
         resume = _run_to_resume(args.resume, given, args.config)
     else:
-        config = TrainConfig.from_dict(
-            _merged(read_yaml(args.config) if args.config else {}, given)
-        )
-    _train(config, resume)
+        base = read_yaml(args.config) if args.config else {}
+        config = TrainConfig.from_dict(_merged(base, given))
+    from lightning.pytorch.utilities import rank_zero_only
+
+    from slicegraph.train.callbacks import Stopped
+    from slicegraph.train.machine import say
+    from slicegraph.train.module import TrainingError
+    from slicegraph.train.run import train
+
+    try:
+        command = shlex.join(["slicegraph", *sys.argv[1:]])
+        result = train(config, resume=resume, command=command)
+    except Stopped as stopped:
+        # The launcher takes a status other than 0 of a rank for a failure and kills the first rank.
+        if getattr(rank_zero_only, "rank", 0):
+            raise SystemExit(0) from None
+        print(f"slicegraph: {stopped}; resume with --resume", file=sys.stderr)
+        raise SystemExit(128 + stopped.signum) from None
+    except TrainingError as error:
+        print(f"slicegraph: error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    say(f"{result}\nmodel   {result.model}")
+    from slicegraph.report import write_report
+
+    rank_zero_only(lambda: print(f"report  {write_report(result.folder)}"))()
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What was given on the command line, the model's settings in a dict of their own."""
+    """Return the settings of the command line, those of the model in a dict of their own."""
     if hasattr(args, "model_field"):
-        raise ValueError("train: --model.FIELD stands for the fields of a model, as --model.mixer")
+        raise ValueError("train: --model.FIELD stands for a field, such as --model.mixer")
     given: dict[str, Any] = {}
     for dest, value in vars(args).items():
         name = dest.removeprefix(_SETTING)
@@ -182,43 +186,3 @@ def _run_to_resume(named: str, given: dict[str, Any], config: str | None) -> Any
         setting = next(iter(given), "config")
         raise ValueError(f"train: a run is resumed with its own settings; leave out {setting!r}")
     return named or out or newest_unfinished()
-
-
-def _train(config: TrainConfig | None, resume: Any) -> None:
-    from slicegraph.train.bad_batch import TrainingError
-    from slicegraph.train.initial_model import say
-    from slicegraph.train.run import train
-    from slicegraph.train.stop import Stopped
-
-    command = shlex.join(["slicegraph", *sys.argv[1:]])
-    try:
-        result = train(config, resume=resume, command=command)
-    except Stopped as stopped:
-        _end_after(stopped)
-    except TrainingError as error:
-        print(f"slicegraph: error: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
-    say(str(result))
-    say(f"model   {result.model}")
-    _report(result.folder)
-
-
-def _end_after(stopped: Any) -> NoReturn:
-    """Ends with the status of the signal on the first rank, and with 0 on the others.
-
-    A rank that ends with another status is taken for a failure, for which the first rank is killed.
-    """
-    from lightning.pytorch.utilities import rank_zero_only
-
-    if getattr(rank_zero_only, "rank", 0):
-        raise SystemExit(0) from None
-    print(f"slicegraph: {stopped}; go on with --resume", file=sys.stderr)
-    raise SystemExit(128 + stopped.signum) from None
-
-
-def _report(folder: Any) -> None:
-    from lightning.pytorch.utilities import rank_zero_only
-
-    from slicegraph.report import write_report
-
-    rank_zero_only(lambda: print(f"report  {write_report(folder)}"))()

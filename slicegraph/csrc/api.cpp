@@ -1,7 +1,7 @@
-// The C interface that slicegraph/ops/backends/cpu.py calls through ctypes.
+// SIMD levels, threads, and the operators whose kernels are compiled once for each level.
 #include "api.h"
 
-#include "parallel.h"
+#include <cstring>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -43,44 +43,29 @@ static const Kernels* best_kernels() {
 
 static std::atomic<const Kernels*> active{best_kernels()};
 
-const Kernels& active_kernels() { return *active.load(); }
-
-int useful_threads(int64_t work, int64_t threads) {
-  constexpr int64_t kShare = 1 << 17;
-  const int64_t most = work / kShare + 1;
-  return static_cast<int>(most < threads ? most : threads);
-}
-
 static int64_t log2_ceil(int64_t n) {
   int64_t log = 1;
   while ((int64_t(1) << log) < n) ++log;
   return log;
 }
 
-// False if a set reaches outside its rows. Also finds the longest set.
-static bool measure(Sets& sets) {
+// Finds the longest set. False if a set reaches outside its rows, or is longer than `most`.
+static bool measure(Sets& sets, int64_t most = INT64_MAX) {
   sets.longest = sets.rows;
   if (sets.layout == kDense) return true;
-  if (!sets.packed()) {
-    sets.longest = 0;
-    for (int64_t b = 0; b < sets.count; ++b) {
-      const int64_t n = sets.size(b);
-      if (n < 0 || n > sets.rows) return false;
-      if (n > sets.longest) sets.longest = n;
-    }
-    return true;
-  }
-  if (sets.size(0) != 0 || sets.size(sets.count) != sets.rows) return false;
+  if (sets.packed() && (sets.size(0) != 0 || sets.size(sets.count) != sets.rows)) return false;
   sets.longest = 0;
   for (int64_t b = 0; b < sets.count; ++b) {
-    const int64_t n = sets.size(b + 1) - sets.size(b);
-    if (n < 0) return false;
+    const int64_t n = sets[b].length;
+    if (n < 0 || n > most || n > sets.rows) return false;
     if (n > sets.longest) sets.longest = n;
   }
   return true;
 }
 
-void expect_large_writes(void* data, int64_t bytes) {
+// Fresh memory of this size comes straight from the system; without huge pages, touching it costs
+// about as much as sorting into it.
+static void expect_large_writes(void* data, int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr int64_t kFresh = int64_t(32) << 20;
   constexpr uintptr_t kPage = uintptr_t(2) << 20;
@@ -118,100 +103,97 @@ SLICEGRAPH_API int slicegraph_use_simd_level(int level) {
   return 0;
 }
 
-// Each operator takes its arguments as one array of words, in the order of these structs: ctypes
-// needs 2 microseconds for 15 arguments, and a third of that for one.
-struct SetWords {
-  int64_t sizes, layout, count, rows, channels, threads;
-
-  Sets sets() const {
-    return {reinterpret_cast<const void*>(sizes), static_cast<int32_t>(layout), count, rows, 0};
-  }
-  int64_t elements() const { return (layout >= kPacked32 ? rows : count * rows) * channels; }
-};
-
-struct SortWords {
-  int64_t x, set_stride, row_stride, values, indices, index_bytes, mask, descending, dtype;
-  SetWords sets;
-};
-
-struct PermuteWords {
-  int64_t from, to, indices, value_bytes, index_bytes, scatter;
-  SetWords sets;
-};
-
-struct ExchangeWords {
-  int64_t x, values, where, dtype, search;
-  SetWords sets;
-};
-
-static int64_t value_bytes(int64_t dtype) {
-  return dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2;
+// The size of the job that an operator takes, or 0 if there is no such operator.
+SLICEGRAPH_API int64_t slicegraph_job_bytes(const char* operator_name) {
+  static constexpr struct {
+    const char* name;
+    int64_t bytes;
+  } kJobs[] = {
+      {"column_sort", sizeof(SortJob)},         {"column_permute", sizeof(PermuteJob)},
+      {"max_exchange", sizeof(ExchangeJob)},    {"pair_mix", sizeof(PairJob)},
+      {"pair_attention", sizeof(AttentionJob)}, {"edge_sum", sizeof(EdgeJob)},
+      {"structural_bias", sizeof(BiasJob)},     {"graph_offsets", sizeof(PathsJob)},
+      {"shortest_paths", sizeof(PathsJob)},     {"dropout", sizeof(DropoutJob)},
+  };
+  for (const auto& job : kJobs)
+    if (std::strcmp(job.name, operator_name) == 0) return job.bytes;
+  return 0;
 }
 
-SLICEGRAPH_API int slicegraph_column_sort(const SortWords* words) {
-  const SortWords w = *words;
+SLICEGRAPH_API int slicegraph_column_sort(const SortJob* packed) {
+  SortJob job = *packed;
   const Kernels& kernels = *active.load();
-  SortJob job{w.sets.sets(),
-              {pointer<const char>(w.x), w.set_stride, w.row_stride},
-              w.sets.channels,
-              static_cast<int32_t>(w.dtype),
-              pointer<char>(w.values),
-              pointer<char>(w.indices),
-              static_cast<int32_t>(w.index_bytes),
-              pointer<const uint8_t>(w.mask),
-              w.descending != 0};
-  if (!measure(job.sets)) return kBadSizes;
-  const int64_t elements = w.sets.elements();
+  if (!measure(job.sets)) return kBadInput;
+  const int64_t elements = job.sets.all_rows() * job.channels;
   if (elements == 0) return kDone;
-  expect_large_writes(job.values, elements * value_bytes(w.dtype));
-  expect_large_writes(job.indices, elements * w.index_bytes);
+  expect_large_writes(job.values, elements * value_bytes(job.dtype));
+  expect_large_writes(job.indices, elements * job.index_bytes);
   // Few columns of many rows are sorted one by one, and each comparison costs more.
-  const int64_t cost = w.sets.channels < 8 && job.sets.longest > 512 ? 4 : 1;
-  const int threads = useful_threads(cost * elements * log2_ceil(job.sets.longest), w.sets.threads);
-  const bool done =
-      for_each_task(kernels.sort_tasks(job), threads, kernels.sort_scratch(job),
-                    [&](int64_t task, void* scratch) { kernels.sort(job, task, scratch); });
-  return done ? kDone : kNoMemory;
+  const int64_t cost = job.channels < 8 && job.sets.longest > 512 ? 4 : 1;
+  const int threads = useful_threads(cost * elements * log2_ceil(job.sets.longest), job.threads);
+  return for_each_task(kernels.sort_tasks(job), threads, kernels.sort_scratch(job),
+                       [&](int64_t task, void* scratch) { kernels.sort(job, task, scratch); });
 }
 
-SLICEGRAPH_API int slicegraph_column_permute(const PermuteWords* words) {
-  const PermuteWords w = *words;
+SLICEGRAPH_API int slicegraph_column_permute(const PermuteJob* packed) {
+  PermuteJob job = *packed;
   const Kernels& kernels = *active.load();
-  PermuteJob job{w.sets.sets(),
-                 pointer<const char>(w.from),
-                 pointer<char>(w.to),
-                 pointer<const char>(w.indices),
-                 w.sets.channels,
-                 static_cast<int32_t>(w.value_bytes),
-                 static_cast<int32_t>(w.index_bytes),
-                 w.scatter != 0};
-  if (!measure(job.sets)) return kBadSizes;
-  const int64_t elements = w.sets.elements();
+  if (!measure(job.sets)) return kBadInput;
+  const int64_t elements = job.sets.all_rows() * job.channels;
   if (elements == 0) return kDone;
-  expect_large_writes(job.to, elements * w.value_bytes);
-  const int threads = useful_threads(2 * elements, w.sets.threads);
-  const bool done =
-      for_each_task(kernels.permute_tasks(job), threads, kernels.permute_scratch(job),
-                    [&](int64_t task, void* scratch) { kernels.permute(job, task, scratch); });
-  return done ? kDone : kNoMemory;
+  expect_large_writes(job.to, elements * job.value_bytes);
+  const int threads = useful_threads(2 * elements, job.threads);
+  return for_each_task(kernels.permute_tasks(job), threads, kernels.permute_scratch(job),
+                       [&](int64_t task, void* scratch) { kernels.permute(job, task, scratch); });
 }
 
-SLICEGRAPH_API int slicegraph_max_exchange(const ExchangeWords* words) {
-  const ExchangeWords w = *words;
+SLICEGRAPH_API int slicegraph_max_exchange(const ExchangeJob* packed) {
+  ExchangeJob job = *packed;
   const Kernels& kernels = *active.load();
-  ExchangeJob job{w.sets.sets(),
-                  pointer<const char>(w.x),
-                  pointer<char>(w.values),
-                  pointer<int64_t>(w.where),
-                  w.sets.channels,
-                  static_cast<int32_t>(w.dtype),
-                  w.search != 0};
-  if (!measure(job.sets)) return kBadSizes;
-  const int64_t elements = w.sets.elements();
-  if (w.sets.channels == 0) return kDone;
-  expect_large_writes(job.values, elements * value_bytes(w.dtype));
-  const int threads = useful_threads(4 * elements, w.sets.threads);
-  const bool done = for_each_task(kernels.exchange_tasks(job), threads, 0,
-                                  [&](int64_t task, void*) { kernels.exchange(job, task); });
-  return done ? kDone : kNoMemory;
+  if (!measure(job.sets)) return kBadInput;
+  const int64_t elements = job.sets.all_rows() * job.channels;
+  if (job.channels == 0) return kDone;
+  expect_large_writes(job.values, elements * value_bytes(job.dtype));
+  return for_each_task(kernels.exchange_tasks(job), useful_threads(4 * elements, job.threads), 0,
+                       [&](int64_t task, void*) { kernels.exchange(job, task); });
+}
+
+SLICEGRAPH_API int slicegraph_pair_mix(const PairJob* packed) {
+  PairJob job = *packed;
+  const Kernels& kernels = *active.load();
+  if (!measure(job.sets, job.length)) return kBadInput;
+  const int64_t bytes = value_bytes(job.dtype), longest = job.sets.longest;
+  const int64_t squares = job.sets.count * job.heads * job.length * job.length;
+  const int64_t entries = job.sets.rows * job.heads * job.width;
+  expect_large_writes(job.out, (job.outer ? squares : entries) * bytes);
+  const int64_t scratch = job.outer * longest * job.width * bytes;
+  const int64_t work = (entries * longest + squares) / 8;
+  return for_each_task(job.sets.count * job.heads, useful_threads(work, job.threads), scratch,
+                       [&](int64_t task, void* memory) { kernels.pair_task(job, task, memory); });
+}
+
+SLICEGRAPH_API int slicegraph_pair_attention(const AttentionJob* packed) {
+  AttentionJob job = *packed;
+  const Kernels& kernels = *active.load();
+  if (!measure(job.sets, job.length)) return kBadInput;
+  const int64_t bytes = value_bytes(job.dtype), longest = job.sets.longest;
+  const int64_t squares = job.sets.count * job.heads * job.length * job.length;
+  const int64_t row = job.heads * job.width, factor = job.grad_out ? 3 : 1;
+  constexpr int64_t kMostLanes = 8;
+  expect_large_writes(job.out, job.sets.rows * row * factor * bytes);
+  if (job.grad_out) expect_large_writes(job.grad_bias, squares * bytes);
+  const int64_t scratch = (longest + kMostLanes) * (job.width + factor * longest) * bytes;
+  const int64_t work = job.sets.rows * job.heads * (job.width + 8) * longest / 4;
+  return for_each_task(
+      job.sets.count * job.heads, useful_threads(work, job.threads), scratch,
+      [&](int64_t task, void* memory) { kernels.attention_task(job, task, memory); });
+}
+
+SLICEGRAPH_API int slicegraph_dropout(const DropoutJob* packed) {
+  const DropoutJob job = *packed;
+  const Kernels& kernels = *active.load();
+  expect_large_writes(job.out, job.count * value_bytes(job.dtype));
+  return for_each_task((job.count + kDropoutSpan - 1) / kDropoutSpan,
+                       useful_threads(2 * job.count, job.threads), 0,
+                       [&](int64_t task, void*) { kernels.dropout_task(job, task); });
 }

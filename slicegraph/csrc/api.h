@@ -1,27 +1,23 @@
-// What the files of the C interface share.
+// What the files of the C interface share. slicegraph/ops/cpu.py calls it through ctypes; each operator
+// takes a pointer to its job and returns a `Status`.
 #pragma once
 
-#include "job.h"
+#include "jobs.h"
+#include "parallel.h"
 
 #define SLICEGRAPH_API extern "C" __attribute__((visibility("default")))
 
 namespace slicegraph {
 
-// The code of the SIMD level in use.
-const Kernels& active_kernels();
-
-// Threads for some work, in comparisons: below this share another one costs more than it brings.
-int useful_threads(int64_t work, int64_t threads);
-
-// Fresh memory of this size comes straight from the kernel; without huge pages, touching it costs
-// about as much as sorting into it.
-void expect_large_writes(void* data, int64_t bytes);
-
-template <class T>
-T* pointer(int64_t word) {
-  return reinterpret_cast<T*>(word);
+// Threads for an amount of work: a thread with a smaller share than this costs more than it saves.
+inline int useful_threads(int64_t work, int64_t threads, int64_t share = 1 << 17) {
+  const int64_t most = work / share + 1;
+  return static_cast<int>(most < threads ? most : threads);
 }
 
-enum Status : int { kDone = 0, kBadSizes = 1, kNoMemory = 2 };
+template <class T>
+void add(int64_t count, const T* __restrict part, T* __restrict sum) {
+  for (int64_t c = 0; c < count; ++c) sum[c] += part[c];
+}
 
 }  // namespace slicegraph

@@ -2,12 +2,59 @@
 // channels than a register has lanes, the channels of several sets side by side.
 #pragma once
 
-#include "job.h"
-#include "network_columns.h"
+#include "jobs.h"
 #include "radix.h"
-#include "short_sets.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
+
+// Short sets of one channel, between the order of the sets and the order of the rows: as many sets of kRows values as a register has lanes: kRows registers either way. Every register of
+// the one side is put together from all registers of the other.
+template <class T, int kLanes, int kRows>
+class ShortSets {
+ public:
+  // rows[r * width + i] = sets[i * kRows + r]
+  static SLICEGRAPH_INLINE void to_rows(const T* sets, T* rows, int64_t width) {
+    V in[kRows];
+    for (int v = 0; v < kRows; ++v) in[v] = load<V>(sets + v * kLanes);
+    put<true>(in, rows, width, std::make_integer_sequence<int, kRows>());
+  }
+  // sets[i * kRows + r] = rows[r * width + i]
+  static SLICEGRAPH_INLINE void to_sets(const T* rows, T* sets, int64_t width) {
+    V in[kRows];
+    for (int r = 0; r < kRows; ++r) in[r] = load<V>(rows + r * width);
+    put<false>(in, sets, kLanes, std::make_integer_sequence<int, kRows>());
+  }
+
+ private:
+  using V = Vector<T, kLanes>;
+  using Lanes = std::make_integer_sequence<int, kLanes>;
+
+  template <bool kToRows, int... k>
+  static SLICEGRAPH_INLINE void put(const V (&in)[kRows], T* out, int64_t width,
+                                    std::integer_sequence<int, k...>) {
+    (store(out + k * width, gather<kToRows, k, 0>(in[0], in, Lanes())), ...);
+  }
+
+  // Lane i of register `kOut`, from register `kIn` on; what comes from earlier ones is in `found`.
+  template <bool kToRows, int kOut, int kIn, int... i>
+  static SLICEGRAPH_INLINE V gather(V found, const V (&in)[kRows],
+                                    std::integer_sequence<int, i...> lanes) {
+    if constexpr (kIn == kRows) {
+      return found;
+    } else {
+      return gather<kToRows, kOut, kIn + 1>(
+          shuffle<T, kLanes, (source(kToRows, kOut, i) == kIn ? kLanes + lane(kToRows, kOut, i) : i)...>(
+              found, in[kIn]),
+          in, lanes);
+    }
+  }
+  static constexpr int source(bool to_rows, int out, int i) {
+    return to_rows ? (i * kRows + out) / kLanes : (out * kLanes + i) % kRows;
+  }
+  static constexpr int lane(bool to_rows, int out, int i) {
+    return to_rows ? (i * kRows + out) % kLanes : (out * kLanes + i) / kRows;
+  }
+};
 
 template <class K>
 bool radix_pays(int64_t n, int64_t lanes) {
@@ -39,7 +86,7 @@ bool sort_values(Columns columns, Bits infinity) {
   return true;
 }
 
-// One job with the keys that suit it: `Value` where nobody asks for indices, `Row` where they do.
+// One job with the keys that suit it: `Value` without indices, `Row` with them.
 template <class Value, class Row>
 class ColumnSort {
  public:
@@ -140,8 +187,8 @@ class ColumnSort {
 
   const char* source(int64_t b, const Set& set) const {
     const int64_t offset =
-        job_.sets.packed() ? set.first * job_.x.row_stride : b * job_.x.set_stride;
-    return job_.x.data + offset * int64_t(sizeof(Bits));
+        job_.sets.packed() ? set.first * job_.row_stride : b * job_.set_stride;
+    return job_.x + offset * int64_t(sizeof(Bits));
   }
   char* values(int64_t row, int64_t c) const {
     return job_.values + (row * job_.channels + c) * int64_t(sizeof(Bits));
@@ -154,14 +201,14 @@ class ColumnSort {
     return {source(b, set) + c0 * int64_t(sizeof(Bits)),
             values(set.first, c0),
             indices(set.first, c0),
-            job_.x.row_stride,
+            job_.row_stride,
             job_.channels,
             set.length,
             c1 - c0,
             c1 - c0,
             Row::kParts,
             job_.mask ? job_.mask + c0 : nullptr,
-            job_.descending};
+            job_.descending != 0};
   }
 
   void sort(const Block& block, void* scratch) const {
@@ -235,7 +282,7 @@ class ColumnSort {
     const bool packed = job_.sets.packed();
     stage.n = n, stage.count = count, stage.width = (used + kLanes - 1) / kLanes * kLanes;
     stage.halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
-    stage.from_set = packed ? n * job_.x.row_stride : job_.x.set_stride;
+    stage.from_set = packed ? n * job_.row_stride : job_.set_stride;
     stage.to_set = (packed ? n : job_.sets.rows) * c;
     for (int64_t i = 0; i < used && i < kMostLanes; ++i) {
       const int64_t place = stage.halved ? Row::column(0, static_cast<int>(i)) : i;
@@ -256,7 +303,7 @@ class ColumnSort {
     fill(stage, from, reinterpret_cast<const Bits*>(source(b, set)));
     sort({scratch, reinterpret_cast<char*>(to), index, stage.width, stage.width, n, stage.width,
           stage.place[used - 1] + 1, stage.halved ? 1 : Row::kParts,
-          job_.mask ? stage.mask : nullptr, job_.descending},
+          job_.mask ? stage.mask : nullptr, job_.descending != 0},
          scratch + stage_bytes(n));
     empty<Bits>(stage, values(set.first, 0), to);
     switch (job_.index_bytes) {
@@ -268,7 +315,7 @@ class ColumnSort {
   }
 
   void fill(const Stage& stage, Bits* to, const Bits* from) const {
-    const int64_t n = stage.n, width = stage.width, stride = job_.x.row_stride;
+    const int64_t n = stage.n, width = stage.width, stride = job_.row_stride;
     if (job_.channels == 1 && !stage.halved) {
       int64_t i = 0;
       if (stride == 1 && stage.from_set == n)

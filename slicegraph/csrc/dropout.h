@@ -1,12 +1,13 @@
-// Entries that are zeroed at random; what is random about them is a hash of their place and a seed.
+// Dropout by a hash: an entry is dropped if the hash of its position and a seed is small. Nothing is
+// stored, and the backward pass computes the same hash. `dropout` in slicegraph/ops/reference.py
+// is the same function.
 #pragma once
 
-#include "job.h"
+#include "jobs.h"
 #include "vector.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
-// Of a number of 32 bits, or of each lane.
 template <class U>
 SLICEGRAPH_INLINE U scramble(U x) {
   x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -14,29 +15,30 @@ SLICEGRAPH_INLINE U scramble(U x) {
   return x ^ (x >> 16);
 }
 
-// Which of the entries from `place` on are kept: a lane is all ones, or 0.
+// Whether the entries from `position` on are kept: a lane is all ones, or 0.
 template <int kLanes>
-SLICEGRAPH_INLINE auto kept_from(const Dropping& dropping, int64_t place) {
+SLICEGRAPH_INLINE auto kept_from(uint64_t seed, uint32_t dropped, int64_t position) {
   using U = Vector<uint32_t, kLanes>;
   constexpr uint32_t kHigh = 0x9e3779b9u;
   U lane{};
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  const U low = lane + static_cast<uint32_t>(place);
-  const U beyond = low < lane ? U{} + kHigh : U{};
-  const U high = beyond + (static_cast<uint32_t>(dropping.seed >> 32) +
-                           static_cast<uint32_t>(place >> 32) * kHigh);
-  return scramble(scramble(low + static_cast<uint32_t>(dropping.seed)) ^ high) >= dropping.dropped;
+  const U low = lane + static_cast<uint32_t>(position);
+  const U carry = low < lane ? U{} + kHigh : U{};
+  const U high =
+      carry + (static_cast<uint32_t>(seed >> 32) + static_cast<uint32_t>(position >> 32) * kHigh);
+  return scramble(scramble(low + static_cast<uint32_t>(seed)) ^ high) >= dropped;
 }
 
 template <class T>
 void dropout_span(const DropoutJob& job, int64_t first, int64_t end) {
   const T* x = reinterpret_cast<const T*>(job.x) + first;
   T* out = reinterpret_cast<T*>(job.out) + first;
-  const T scale = static_cast<T>(job.dropping.scale);
-  const uint32_t low = static_cast<uint32_t>(job.dropping.seed) + static_cast<uint32_t>(first);
-  const uint32_t high = static_cast<uint32_t>(job.dropping.seed >> 32) +
-                        static_cast<uint32_t>(first >> 32) * 0x9e3779b9u;
-  const uint32_t dropped = job.dropping.dropped;
+  const T scale = static_cast<T>(job.kept_scale);
+  const uint64_t seed = static_cast<uint64_t>(job.seed);
+  const uint32_t low = static_cast<uint32_t>(seed) + static_cast<uint32_t>(first);
+  const uint32_t high =
+      static_cast<uint32_t>(seed >> 32) + static_cast<uint32_t>(first >> 32) * 0x9e3779b9u;
+  const uint32_t dropped = static_cast<uint32_t>(job.dropped);
   const int32_t count = static_cast<int32_t>(end - first);
   for (int32_t i = 0; i < count; ++i) {
     const uint32_t hash = scramble(scramble(low + static_cast<uint32_t>(i)) ^ high);

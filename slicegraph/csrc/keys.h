@@ -1,4 +1,4 @@
-// Floats as integers that compare alike, with or without the row they came from.
+// Floats as integers that compare in the same order, with or without the row they came from.
 //
 // Flipping the lower bits of negative floats makes their bits compare as the floats do; a descending
 // column has all bits of its keys flipped. With the row below the key in one integer, a min and a max
@@ -12,6 +12,8 @@
 #include "vector.h"
 
 #if defined(__AVX512DQ__)
+// GCC 12 warns about its own header, where it is inlined.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #endif
 
@@ -44,7 +46,7 @@ SLICEGRAPH_INLINE Bits scalar_exact_key(Bits bits, Bits infinity) {
   return key == -1 ? Bits(0) : key;
 }
 
-// A key as an unsigned number that orders alike.
+// A key as an unsigned number of the same order.
 template <class Bits>
 SLICEGRAPH_INLINE uint64_t unsigned_bits(Bits key) {
   const uint64_t top = static_cast<uint64_t>(key) << (64 - 8 * sizeof(Bits));

@@ -1,13 +1,8 @@
 // All kernels for one SIMD level. Compiled once per level, with that level's flags and these macros:
 // SLICEGRAPH_LEVEL (its name) and SLICEGRAPH_VECTOR_BYTES (the width of its registers).
-#include "column_permute.h"
 #include "column_sort.h"
-#include "dropout.h"
-#include "gelu.h"
-#include "layer_norm.h"
-#include "max_exchange.h"
 #include "pair_attention.h"
-#include "pair_mix.h"
+#include "permute.h"
 
 #define SLICEGRAPH_TEXT_(name) #name
 #define SLICEGRAPH_TEXT(name) SLICEGRAPH_TEXT_(name)
@@ -36,8 +31,6 @@ const Kernels kernels = {SLICEGRAPH_TEXT(SLICEGRAPH_LEVEL),
                          exchange_task,
                          pair_task,
                          attention_task,
-                         dropout_task,
-                         gelu_task,
-                         norm_task};
+                         dropout_task};
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

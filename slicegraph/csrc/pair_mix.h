@@ -1,7 +1,7 @@
 // Products within sets: rows added up by the weights of pairs, and the products of pairs of rows.
 #pragma once
 
-#include "job.h"
+#include "jobs.h"
 #include "vector.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
@@ -125,26 +125,14 @@ void expect_next_head(const PairJob& job, const Set& set, const T* rows) {
     expect_read(rows + job.width + r * job.heads * job.width, job.width * sizeof(T));
 }
 
-// The sum over several lefts and rights is one product, of them side by side.
 template <class T>
-void pair_outer(const PairJob& job, const Set& set, int64_t rows, T* out, T* scratch) {
-  const T* const* lefts = reinterpret_cast<const T* const*>(job.left);
-  const T* const* rights = reinterpret_cast<const T* const*>(job.right);
+void pair_outer(const PairJob& job, const Set& set, const T* left, const T* right, T* out, T* turned) {
   const int64_t n = set.length, width = job.width, channels = job.heads * width;
-  const int64_t inner = job.outer * width;
-  T *turned = scratch, *beside = scratch + n * inner;
-  for (int64_t k = 0; k < job.outer; ++k) {
-    const T *left = lefts[k] + rows, *right = rights[k] + rows;
-    expect_next_head(job, set, left);
-    expect_next_head(job, set, right);
-    turn(right, channels, n, width, turned + k * width * n, n);
-    for (int64_t r = 0; job.outer > 1 && r < n; ++r)
-      std::memcpy(beside + r * inner + k * width, left + r * channels, width * sizeof(T));
-  }
-  const Strided<T> a = job.outer > 1 ? Strided<T>{beside, inner, 1}
-                                     : Strided<T>{lefts[0] + rows, channels, 1};
+  expect_next_head(job, set, left);
+  turn(right, channels, n, width, turned, n);
   if (n < job.length) std::memset(out, 0, job.length * job.length * sizeof(T));
-  product<kPairBytes / sizeof(T), T>({a, {turned, n, 1}, out, job.length, n, inner, n});
+  product<kPairBytes / sizeof(T), T>(
+      {{left, channels, 1}, {turned, n, 1}, out, job.length, n, width, n});
 }
 
 template <class T>
@@ -153,10 +141,10 @@ void pair_task(const PairJob& job, int64_t task, void* scratch) {
   const Set set = job.sets[b];
   const int64_t rows = (set.first * job.heads + head) * job.width;
   const int64_t square = task * job.length * job.length;
-  T* out = reinterpret_cast<T*>(job.out);
-  if (job.outer) return pair_outer(job, set, rows, out + square, static_cast<T*>(scratch));
   const T *left = reinterpret_cast<const T*>(job.left), *right = reinterpret_cast<const T*>(job.right);
+  T *out = reinterpret_cast<T*>(job.out), *turned = static_cast<T*>(scratch);
   expect_next_head(job, set, right + rows);
+  if (job.outer) return pair_outer(job, set, left + rows, right + rows, out + square, turned);
   pair_mix(job, set, left + square, right + rows, out + rows);
 }
 

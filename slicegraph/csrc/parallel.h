@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "jobs.h"
+
 namespace slicegraph {
 
 using GompParallel = void (*)(void (*)(void*), void*, unsigned, unsigned);
@@ -26,7 +28,7 @@ inline void borrow_threads(GompParallel parallel) {
   if (once == 0) borrowed = parallel;
 }
 
-// Working memory of one thread, kept between calls: asking the system for it anew costs more than
+// Working memory of one thread, kept between calls: allocating it for every call costs more than
 // sorting in it.
 class Scratch {
  public:
@@ -54,9 +56,9 @@ class Scratch {
   int64_t bytes_ = 0;
 };
 
-// Calls work(task, scratch) for every task, in any order. False if there is no memory.
+// Calls work(task, scratch) for every task, in any order.
 template <class Work>
-bool for_each_task(int64_t tasks, int threads, int64_t scratch_bytes, const Work& work) {
+Status for_each_task(int64_t tasks, int threads, int64_t scratch_bytes, const Work& work) {
   struct Team {
     const Work& work;
     const int64_t tasks, chunk, scratch_bytes;
@@ -91,7 +93,7 @@ bool for_each_task(int64_t tasks, int threads, int64_t scratch_bytes, const Work
     for (std::thread& thread : started) thread.join();
   }
   // A thread without memory leaves its share to the others; if all had none, nothing was claimed.
-  return team.next >= tasks;
+  return team.next >= tasks ? kDone : kNoMemory;
 }
 
 }  // namespace slicegraph

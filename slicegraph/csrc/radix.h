@@ -1,12 +1,11 @@
 // Long columns: least-significant-digit radix sort of the keys, one column at a time.
 #pragma once
 
-#include "block.h"
-#include "keys.h"
+#include "network.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
-// The columns of a block, each in an array of its own. The interface is that of `Keys` (network).
+// The columns of a block, each in an array of its own. The interface is that of `NetworkColumns`.
 template <class K>
 class RadixColumns {
  public:

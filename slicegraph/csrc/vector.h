@@ -31,59 +31,17 @@ SLICEGRAPH_INLINE void store(void* to, V v) {
   std::memcpy(to, &v, sizeof v);
 }
 
-// Which lanes of a vector count: all, all but the first `skipped`, the first `count`.
-struct All {};
-struct Last {
-  int64_t skipped;
-};
-struct First {
-  int64_t count;
-};
-
-template <class V>
-SLICEGRAPH_INLINE V choose(Last lanes, V v, V rest) {
-  decltype(v < v) lane{};
-  for (unsigned i = 0; i < sizeof(V) / sizeof v[0]; ++i) lane[i] = i;
-  return lane < decltype(lane[0] + 0)(lanes.skipped) ? rest : v;
-}
-
-// The lanes that do not count are `rest`.
+// The first `count` values from memory, then zeros.
 template <class V, class T>
-SLICEGRAPH_INLINE V load(const T* from, All, T) {
-  return load<V>(from);
-}
-template <class V, class T>
-SLICEGRAPH_INLINE V load(const T* from, First lanes, T rest) {
-  V v = V{} + rest;
-  std::memcpy(&v, from, lanes.count * sizeof(T));
+SLICEGRAPH_INLINE V load_first(const T* from, int64_t count) {
+  V v{};
+  std::memcpy(&v, from, count * sizeof(T));
   return v;
 }
-template <class V, class T>
-SLICEGRAPH_INLINE V load(const T* from, Last lanes, T rest) {
-  return choose(lanes, load<V>(from), V{} + rest);
-}
 
 template <class T, class V>
-SLICEGRAPH_INLINE void store(T* to, V v, All) {
-  store(to, v);
-}
-template <class T, class V>
-SLICEGRAPH_INLINE void store(T* to, V v, First lanes) {
-  std::memcpy(to, &v, lanes.count * sizeof(T));
-}
-template <class T, class V>
-SLICEGRAPH_INLINE void store(T* to, V v, Last lanes) {
-  store(to, choose(lanes, v, load<V>(to)));
-}
-
-// Calls step(i, lanes) for the vectors that cover `count` entries, from entry i on each. The last one
-// ends where the entries do.
-template <int kLanes, class Step>
-SLICEGRAPH_INLINE void cover(int64_t count, const Step& step) {
-  if (count < kLanes) return step(0, First{count});
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) step(i, All{});
-  if (i < count) step(count - kLanes, Last{i + kLanes - count});
+SLICEGRAPH_INLINE void store_first(T* to, V v, int64_t count) {
+  std::memcpy(to, &v, count * sizeof(T));
 }
 
 // The sum of the lanes, by halves.

@@ -1,23 +1,14 @@
 """Layers that sort: for sequences and sets, feature maps, graphs, and readouts."""
 
-from slicegraph.nn.aggregation import SliceSortAggregation
-from slicegraph.nn.encoder_block import EncoderBlock
-from slicegraph.nn.feature_table import FeatureTable
-from slicegraph.nn.graph_embedding import GraphEmbedding
-from slicegraph.nn.graph_readout import GraphReadout
-from slicegraph.nn.local_branch import Edges, LocalBranch
-from slicegraph.nn.mixer import Mixer
+from slicegraph.nn.bias import PairBias, SetAttention, StructuralBias
+from slicegraph.nn.block import EncoderBlock
+from slicegraph.nn.conv import SliceSortConv
+from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, SequenceEmbedding
+from slicegraph.nn.local import Edges, LocalBranch
+from slicegraph.nn.mixer import Mixer, QuantileContext, SequenceMixer
 from slicegraph.nn.order import Order
-from slicegraph.nn.pair_bias import PairBias
-from slicegraph.nn.quantile_context import QuantileContext
-from slicegraph.nn.sequence_embedding import SequenceEmbedding
-from slicegraph.nn.sequence_mixer import SequenceMixer
-from slicegraph.nn.sequence_readout import SequenceReadout
-from slicegraph.nn.set_attention import SetAttention
-from slicegraph.nn.slice_sort import SliceSort
-from slicegraph.nn.slice_sort_2d import SliceSort2d
-from slicegraph.nn.slice_sort_conv import SliceSortConv
-from slicegraph.nn.structural_bias import StructuralBias
+from slicegraph.nn.readout import GraphReadout, SequenceReadout, SliceSortAggregation
+from slicegraph.nn.slice_sort import SliceSort, SliceSort2d
 
 __all__ = [
     "Edges",

@@ -1,24 +1,106 @@
-"""The ways in which the rows of a set exchange what they know."""
+"""Mixers: attention and its replacements, by which the rows of a set exchange information."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from slicegraph.nn.lean_linear import norm_linear, side_by_side
+from slicegraph.nn.bias import PairBias
+from slicegraph.nn.layer import Layer
 from slicegraph.nn.order import Order
-from slicegraph.nn.padded_sets import collect_rows
-from slicegraph.nn.pair_bias import PairBias
-from slicegraph.nn.pivot import pivot_order
-from slicegraph.nn.quantile_context import QuantileContext
-from slicegraph.nn.recomputed import recomputed
-
-MIXERS = ("quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv")
-ALIGNS = ("rows", "pivot")
+from slicegraph.nn.packed import gather_rows
+from slicegraph.nn.readout import SliceSortAggregation
+from slicegraph.ops.layout import set_of_row
 
 
-class Mixer(torch.nn.Module):
-    r"""Attention, and what the `Sliceformer <https://arxiv.org/abs/2310.17683>`_ paper puts in its
-    place, between a value projection and an output projection.
+def recomputed(function: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False) -> Tensor:
+    """Returns ``function(x)``, and computes it again, by the same random numbers if ``is_random``,
+    in the backward pass instead of keeping its tensors."""
+    if not torch.is_grad_enabled():
+        return function(x)
+    return checkpoint(function, x, use_reentrant=False, preserve_rng_state=is_random)
+
+
+class QuantileContext(Layer):
+    r"""Broadcasts learned quantiles of the sorted channels to every row.
+
+    .. math:: y_{ic} = x_{ic} + \sum_{j=0}^{k-1} w_{jc} \, Q_{j/(k-1)}(x_{1c}, \ldots, x_{nc})
+
+    Every channel is sorted, read at :math:`k` quantiles, and weighted by its own :math:`k`
+    parameters, in :math:`O(n \log n)`. All rows receive the same sum, so the module is
+    permutation-equivariant, with ties too.
+
+    Shapes:
+        x and output: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
+
+    Example:
+        >>> context = QuantileContext(1, quantiles=3)
+        >>> _ = torch.nn.init.constant_(context.weight, 10.0)
+        >>> context(torch.tensor([[3.0], [1.0], [2.0], [5.0]]), torch.tensor([0, 3, 4])).T
+        tensor([[ 63.,  61.,  62., 155.]], grad_fn=<PermuteBackward0>)
+    """
+
+    def __init__(self, channels: int, quantiles: int = 5) -> None:
+        super().__init__()
+        self.read = SliceSortAggregation(quantiles)
+        self.weight = torch.nn.Parameter(torch.empty(quantiles, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters."""
+        torch.nn.init.normal_(self.weight, std=0.1)
+
+    def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+        quantiles = self.read(x, ptr=ptr, dim=0).unflatten(1, self.weight.shape)
+        context = (quantiles * self.weight.to(x.dtype)).sum(1)
+        return x + context.index_select(0, set_of_row(ptr, x.shape[0]))
+
+
+class MixerKind(NamedTuple):
+    """One mixer: what it takes, and its function, which maps the layer, its projected rows (values;
+    or queries, keys and values concatenated), ``ptr`` and the pairs to mixed rows."""
+
+    function: Callable[..., Tensor]
+    needs_pairs: bool = True  # a bias for each pair of rows
+    needs_order: bool = False  # it sorts by `order` and `align`; the others are equivariant
+    needs_queries: bool = False
+    needs_context: bool = False  # it reads quantiles
+
+    @property
+    def needs_softmax(self) -> bool:
+        """Whether it contains the softmax of the bias alone, which all layers share."""
+        return self.needs_pairs and not self.needs_queries
+
+
+MIXERS = {
+    "quantile_attn": MixerKind(
+        lambda m, v, ptr, pairs: m.context(pairs.mix(v, m.active_dropout), ptr), needs_context=True
+    ),
+    "sort_attn": MixerKind(
+        lambda m, v, ptr, pairs: m.sort(pairs.mix(v, m.active_dropout), ptr), needs_order=True
+    ),
+    "attn_plus_sort": MixerKind(
+        lambda m, v, ptr, pairs: pairs.mix(v, m.active_dropout) + m.sort(v, ptr), needs_order=True
+    ),
+    "sort": MixerKind(lambda m, v, ptr, pairs: m.sort(v, ptr), needs_pairs=False, needs_order=True),
+    "attn": MixerKind(lambda m, v, ptr, pairs: pairs.mix(v, m.active_dropout)),
+    "qkv": MixerKind(
+        lambda m, qkv, ptr, pairs: pairs.attend(qkv, m.active_dropout), needs_queries=True
+    ),
+}
+SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "qkv")}  # they need no graph
+ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned to the rows of a set
+    "rows": lambda order, x, ptr: order(x, ptr=ptr),
+    "pivot": Order.pivoted,
+}
+
+
+class Mixer(Layer):
+    r"""Attention, or one of its replacements of the `Sliceformer
+    <https://arxiv.org/abs/2310.17683>`_ paper, between a value and an output projection.
 
     With :math:`V = X W_V` and the pair bias :math:`B = S + E` of a graph,
     :math:`Y = M W_O` with
@@ -33,30 +115,30 @@ class Mixer(torch.nn.Module):
         \mathrm{softmax}(Q K^T / \sqrt{D} + B) V & \text{qkv, Graphormer}
         \end{cases}
 
-    where :math:`Q` adds a mixture of the sorted channels to every row, see
-    :class:`~slicegraph.nn.QuantileContext`.
+    where :math:`\mathrm{Q}` is a :class:`~slicegraph.nn.QuantileContext`.
 
     Args:
         channels: the size of each row.
-        heads: the number of heads, which divides ``channels``.
-        mixer: the name of the formula.
+        heads: the number of heads, which divides ``hidden_channels``.
+        mixer: the name of the formula, one of :obj:`MIXERS`.
         order: how Sort orders each channel, see :class:`~slicegraph.nn.Order`.
         align: ``"rows"``: the j-th value of every channel lands in the j-th row of the set, so the
             output depends on the order of the nodes. ``"pivot"``: it lands at the node that
-            ranks j-th in channel 0, see :func:`~slicegraph.nn.pivot.pivot_order`.
+            ranks j-th in channel 0, see :meth:`slicegraph.nn.Order.pivoted`.
         layer, num_layers: the number of this layer, from 1, and of all; for ``"interleave"``.
         bias: whether the projections have a bias.
+        qkv_bias: whether the projections of queries, keys and values have one; ``bias`` if None.
         dropout: the probability with which a weight of the softmax is dropped in training.
         quantiles: how many quantiles of a sorted channel ``"quantile_attn"`` reads.
+        hidden_channels: the size of the projected rows, ``channels`` if None.
 
     Shapes:
-        - **x**: ``[T, channels]``, packed sets.
-        - **ptr**: ``[B + 1]``.
+        - **x**: ``[T, channels]``, packed sets with **ptr** ``[B + 1]``.
         - **pairs**: a :class:`~slicegraph.nn.PairBias`, which every mixer but ``"sort"`` needs.
-        - **norm**: a norm of ``x`` to begin with.
-        - **recompute**: whether to compute :math:`M` once more in the backward pass instead of
-          keeping it; ``"qkv"`` always keeps it.
-        - **rows**: the rows of the output to compute, each at most once; all if not given.
+        - **norm**: a norm to apply to ``x`` first.
+        - **rows**: the rows of the output to compute, each at most once; all if None.
+        - **recompute**: whether the backward pass recomputes the norm and :math:`M` instead of
+          keeping them; ``"qkv"`` always keeps :math:`M`.
         - **output**: ``[T, channels]``, or ``[rows, channels]``.
 
     Example:
@@ -64,105 +146,111 @@ class Mixer(torch.nn.Module):
         torch.Size([5, 16])
     """
 
+    kinds = MIXERS
+
     def __init__(
         self,
         channels: int,
         heads: int = 1,
         mixer: str = "sort_attn",
         order: str = "ascending",
+        *,
         align: str = "rows",
         layer: int = 1,
         num_layers: int = 1,
         bias: bool = True,
+        qkv_bias: bool | None = None,
         dropout: float = 0.0,
         quantiles: int = 5,
+        hidden_channels: int | None = None,
     ) -> None:
         super().__init__()
-        _check(channels, heads, mixer, align)
-        self.channels, self.heads, self.mixer, self.align = channels, heads, mixer, align
-        self.dropout = dropout
-        self.value_proj = torch.nn.Linear(channels, channels, bias)
-        self.out_proj = torch.nn.Linear(channels, channels, bias)
-        qkv = mixer == "qkv"
-        self.query_proj = torch.nn.Linear(channels, channels, bias) if qkv else None
-        self.key_proj = torch.nn.Linear(channels, channels, bias) if qkv else None
-        self.context = QuantileContext(channels, quantiles) if mixer == "quantile_attn" else None
-        self.order = Order(order, channels, layer, num_layers) if "sort" in mixer else None
+        self._check_choice("mixer", mixer, self.kinds)
+        self._check_choice("align", align, ALIGNS)
+        hidden = hidden_channels or channels
+        if heads < 1 or hidden % heads:
+            name = type(self).__name__
+            raise ValueError(f"{name}: heads = {heads} does not divide channels = {hidden}")
+        self.channels, self.hidden_channels, self.heads = channels, hidden, heads
+        self.mixer, self.align, self.dropout = mixer, align, dropout
+        kind, inner = self.kind, (channels, hidden, bias if qkv_bias is None else qkv_bias)
+        self.value_proj = torch.nn.Linear(*inner)
+        self.out_proj = torch.nn.Linear(hidden, channels, bias)
+        self.query_proj = torch.nn.Linear(*inner) if kind.needs_queries else None
+        self.key_proj = torch.nn.Linear(*inner) if kind.needs_queries else None
+        self.context = QuantileContext(hidden, quantiles) if kind.needs_context else None
+        self.order = Order(order, hidden, layer, num_layers) if kind.needs_order else None
 
     @property
-    def needs_pairs(self) -> bool:
-        """Whether there is a bias for each pair of rows in the formula."""
-        return self.mixer != "sort"
+    def kind(self) -> MixerKind:
+        """The entry of the table."""
+        return self.kinds[self.mixer]
 
-    def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        for module in self.children():
-            module.reset_parameters()  # type: ignore[operator]
+    @property
+    def active_dropout(self) -> float:
+        """The dropout probability, 0 in evaluation mode."""
+        return self.dropout if self.training else 0.0
+
+    def sort(self, values: Tensor, ptr: Tensor) -> Tensor:
+        """Orders the channels of each set."""
+        return ALIGNS[self.align](self.order, values, ptr)
 
     def forward(
         self,
         x: Tensor,
         ptr: Tensor,
         pairs: PairBias | None = None,
-        norm: torch.nn.LayerNorm | None = None,
-        recompute: bool = False,
+        norm: torch.nn.Module | None = None,
+        *,
         rows: Tensor | None = None,
+        recompute: bool = False,
     ) -> Tensor:
-        def run(projected: Tensor) -> Tensor:
-            mixed = self._mix(projected, ptr, pairs)
-            return self.out_proj(mixed if rows is None else collect_rows(mixed, rows))
-
-        projected = self._project(x, norm)
-        if recompute and self.mixer != "qkv":
-            return recomputed(run, projected, self.is_random)
-        return run(projected)
-
-    def _project(self, x: Tensor, norm: torch.nn.LayerNorm | None) -> Tensor:
-        """The values, or queries, keys and values side by side."""
-        layers = [self.value_proj]
-        if self.query_proj is not None and self.key_proj is not None:
-            layers = [self.query_proj, self.key_proj, self.value_proj]
-        if norm is not None:
-            return norm_linear(x, norm, *layers)
-        return functional.linear(x, *side_by_side(layers))
-
-    @property
-    def is_random(self) -> bool:
-        """Whether it gives something else each time."""
-        return self.training and self.dropout > 0
-
-    def _mix(self, values: Tensor, ptr: Tensor, pairs: PairBias | None) -> Tensor:
-        if not self.needs_pairs:
-            return self._sort(values, ptr)
-        if pairs is None:
+        if self.kind.needs_pairs and pairs is None:
             raise ValueError(f"Mixer: mixer = {self.mixer!r} needs pairs, the bias of the graph")
-        dropout = self.dropout if self.training else 0.0
-        if self.mixer == "qkv":
-            return pairs.attend(values, dropout)
-        mixed = pairs.mix(values, dropout)
-        if self.context is not None:
-            return self.context(mixed, ptr)
-        if self.mixer == "attn":
-            return mixed
-        if self.mixer == "sort_attn":
-            return self._sort(mixed, ptr)
-        return mixed + self._sort(values, ptr)
 
-    def _sort(self, values: Tensor, ptr: Tensor) -> Tensor:
-        assert self.order is not None
-        if self.align == "pivot":
-            return pivot_order(self.order, values, ptr)
-        return self.order(values, ptr=ptr)
+        def project(x: Tensor) -> Tensor:
+            x = x if norm is None else norm(x)
+            if self.query_proj is None or self.key_proj is None:
+                return self.value_proj(x)
+            layers = (self.query_proj, self.key_proj, self.value_proj)
+            weight = torch.cat([layer.weight for layer in layers])
+            biases = tuple(layer.bias for layer in layers if layer.bias is not None)
+            return functional.linear(x, weight, torch.cat(biases) if biases else None)
+
+        def mix(projected: Tensor) -> Tensor:
+            mixed = self.kind.function(self, projected, ptr, pairs)
+            return self.out_proj(mixed if rows is None else gather_rows(mixed, rows))
+
+        if not recompute:
+            return mix(project(x))
+        projected = project(x) if norm is None else recomputed(project, x)
+        if self.kind.needs_queries:
+            return mix(projected)
+        return recomputed(mix, projected, self.active_dropout > 0)
 
     def extra_repr(self) -> str:
         align = f", align={self.align}" if self.order is not None else ""
         return f"{self.mixer}, {self.channels}, heads={self.heads}{align}"
 
 
-def _check(channels: int, heads: int, mixer: str, align: str) -> None:
-    if mixer not in MIXERS:
-        raise ValueError(f"Mixer: unknown mixer {mixer!r}, expected one of {', '.join(MIXERS)}")
-    if align not in ALIGNS:
-        raise ValueError(f"Mixer: unknown align {align!r}, expected one of {', '.join(ALIGNS)}")
-    if heads < 1 or channels % heads:
-        raise ValueError(f"Mixer: heads = {heads} does not divide channels = {channels}")
+class SequenceMixer(Mixer):
+    """A :class:`~slicegraph.nn.Mixer` for rows without a graph: ``"sort"``, or ``"qkv"``, which
+    needs a :class:`~slicegraph.nn.SetAttention` as its pairs.
+
+    Example:
+        >>> mixer = SequenceMixer(16, hidden_channels=64, order="interleave")
+        >>> mixer(torch.randn(5, 16), torch.tensor([0, 2, 5])).shape
+        torch.Size([5, 16])
+    """
+
+    kinds = SEQUENCE_MIXERS
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int = 1,
+        mixer: str = "sort",
+        order: str = "ascending",
+        **options: Any,
+    ) -> None:
+        super().__init__(channels, heads, mixer, order, **options)

@@ -1,16 +1,27 @@
-"""The four sorting orders of the Sliceformer, applied to sets of rows."""
+"""The sorting orders of the Sliceformer, applied to sets of rows."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from slicegraph.ops import library
-from slicegraph.ops.column_sort import sort_columns
-from slicegraph.ops.interleave import interleave_descending
+from slicegraph.nn.layer import Layer
+from slicegraph.nn.packed import gather_rows, scatter_rows
+from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.sort import interleave_descending, sort_columns
+from slicegraph.ops.sort import max_exchange_op as swap_maximum
 
-ORDERS = ("ascending", "descending", "interleave", "max_exchange")
+# Whether an order sorts downwards: for all channels, or by channels, layer and num_layers; None if
+# it exchanges the maximum with the first row.
+ORDERS: dict[str, bool | Callable[[int, int, int], Tensor] | None] = {
+    "ascending": False,
+    "descending": True,
+    "interleave": interleave_descending,
+    "max_exchange": None,
+}
 
 
-class Order(torch.nn.Module):
+class Order(Layer):
     r"""One of the sorting orders of the `Sliceformer <https://arxiv.org/abs/2310.17683>`_ paper.
 
     .. math:: y_{\cdot c} = P_c \, x_{\cdot c}
@@ -35,66 +46,79 @@ class Order(torch.nn.Module):
         tensor([3., 2., 1.])
     """
 
+    descending: bool | Tensor
+
     def __init__(self, order: str, channels: int, layer: int = 1, num_layers: int = 1) -> None:
         super().__init__()
-        if order not in ORDERS:
-            raise ValueError(f"Order: unknown order {order!r}, expected one of {', '.join(ORDERS)}")
+        self._check_choice("order", order, ORDERS)
         if not 1 <= layer <= num_layers:
             raise ValueError(f"Order: layer = {layer} is not in 1..{num_layers}")
         self.name, self.channels, self.layer, self.num_layers = order, channels, layer, num_layers
-        self.exchanges = order == "max_exchange"
-        self.descending: bool | Tensor
-        if order == "interleave":
-            self.register_buffer("descending", self._interleave(), persistent=False)
+        kind = ORDERS[order]
+        self.exchanges, self.depends_on_layer = kind is None, callable(kind)
+        if callable(kind):
+            directions = kind(channels, layer, num_layers)
+            self.register_buffer("descending", directions, persistent=False)
         else:
-            self.descending = order == "descending"
-
-    def _interleave(self) -> Tensor:
-        return interleave_descending(self.channels, self.layer, self.num_layers)
+            self.descending = bool(kind)
 
     def reset_parameters(self) -> None:
-        """Fills the directions again, which a module built on the meta device needs."""
-        if isinstance(self.descending, Tensor):
-            self.descending.copy_(self._interleave())
+        """Fills in the directions again, which a module built on the meta device needs."""
+        function = ORDERS[self.name]
+        if callable(function) and isinstance(self.descending, Tensor):
+            self.descending.copy_(function(self.channels, self.layer, self.num_layers))
 
     def forward(
         self, x: Tensor, lengths: Tensor | None = None, ptr: Tensor | None = None
     ) -> Tensor:
-        """Orders every set; `lengths` and `ptr` are as in `column_sort`, and not checked."""
+        """Orders every set; ``lengths`` and ``ptr`` are as in ``column_sort``, and not checked."""
         if self.exchanges:
-            return library.max_exchange(x, lengths, ptr)[0]
+            return swap_maximum(x, lengths, ptr)[0]
         return sort_columns(x, lengths, ptr, self.descending, return_indices=False)
 
     def masked(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Orders the rows of ``x`` ``[..., N, C]`` that ``mask`` ``[..., N]`` marks as real.
-
-        They are taken to be a set of their own, from the first real position to the last; the
-        other positions come out as zeros.
-        """
+        """Orders the rows of ``x`` where ``mask`` ``[..., N]`` is true; the others become zeros."""
         lengths = mask.sum(-1)
-        if _is_known_prefix(mask):
+        # Reading the mask would synchronise with a GPU and break a compiled graph.
+        can_read = mask.is_cpu and not torch.compiler.is_compiling()
+        if can_read and not bool((mask[..., 1:] > mask[..., :-1]).any()):
             return self(x, lengths)
-        to_front, back = _compaction(mask, lengths)
-        return _take_rows(self(_take_rows(x, to_front), lengths), back)
+        # Two inverse permutations of all rows: real rows to the front of their set, and back.
+        target = torch.where(mask, mask.cumsum(-1), lengths.unsqueeze(-1) + (~mask).cumsum(-1)) - 1
+        rows = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+        front, back = rows.scatter(-1, target, rows).flatten(), rows.gather(-1, target).flatten()
+        ordered = self(x.flatten(0, -2).index_select(0, front).view(x.shape), lengths)
+        return ordered.flatten(0, -2).index_select(0, back).view(x.shape)
+
+    def pivoted(self, x: Tensor, ptr: Tensor) -> Tensor:
+        r"""Orders packed sets and assigns the result to the nodes by their rank in channel 0.
+
+        .. math:: y = P_0^{-1} \, \mathrm{Order}(x), \quad
+            P_0 x_{\cdot 0} = \mathrm{Order}(x)_{\cdot 0}
+
+        The node that ranks r-th in channel 0 receives every channel's r-th value; for
+        ``max_exchange``, the node with the largest value in channel 0 receives the maximum of every
+        channel. This is permutation-equivariant, unless values of channel 0 (for ``max_exchange``,
+        maxima of any channel) tie: tied nodes are ranked in row order.
+
+        Example:
+            >>> x = torch.tensor([[3.0, 10.0], [1.0, 30.0], [2.0, 20.0]])
+            >>> Order("ascending", channels=2).pivoted(x, torch.tensor([0, 3]))
+            tensor([[ 3., 30.],
+                    [ 1., 10.],
+                    [ 2., 20.]])
+        """
+        pivot, sets = x.detach()[:, :1].contiguous(), set_of_row(ptr, x.shape[0])
+        first = ptr[sets].long()
+        if self.exchanges:
+            top = first + swap_maximum(pivot, None, ptr)[1].flatten()[sets]
+            rows = torch.arange(x.shape[0], device=x.device)
+            swap = torch.where(rows == first, top, torch.where(rows == top, first, rows))
+            return gather_rows(self(gather_rows(x, swap), ptr=ptr), swap)
+        down = self.descending[:1] if isinstance(self.descending, Tensor) else self.descending
+        ranks = sort_columns(pivot, None, ptr, down, return_indices=True)[1].flatten()
+        return scatter_rows(self(x, ptr=ptr), ranks + first, x.shape[0])
 
     def extra_repr(self) -> str:
-        layers = f", layer={self.layer}/{self.num_layers}" if self.name == "interleave" else ""
+        layers = f", layer={self.layer}/{self.num_layers}" if self.depends_on_layer else ""
         return f"{self.name}, {self.channels}{layers}"
-
-
-def _is_known_prefix(mask: Tensor) -> bool:
-    # Looking would wait for a GPU and break a compiled graph, so there every mask is compacted.
-    if torch.compiler.is_compiling() or not mask.is_cpu:
-        return False
-    return not bool((mask[..., 1:] > mask[..., :-1]).any())
-
-
-def _compaction(mask: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Two inverse permutations of all rows: real rows to the front of their set, and back."""
-    target = torch.where(mask, mask.cumsum(-1), lengths.unsqueeze(-1) + (~mask).cumsum(-1)) - 1
-    rows = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
-    return rows.scatter(-1, target, rows), rows.gather(-1, target)
-
-
-def _take_rows(x: Tensor, rows: Tensor) -> Tensor:
-    return x.flatten(0, -2).index_select(0, rows.flatten()).view(x.shape)

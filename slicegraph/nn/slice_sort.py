@@ -1,13 +1,16 @@
-"""The Sliceformer's replacement of attention, for sequences and sets."""
+"""The Sliceformer's replacement of attention, for sequences, sets and feature maps."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from slicegraph.nn.layer import Layer
 from slicegraph.nn.order import Order
-from slicegraph.nn.packing import batch_to_ptr
+from slicegraph.nn.packed import batch_to_ptr
 
 
-class SliceSort(torch.nn.Module):
+class SliceSort(Layer):
     r"""The slicing-sorting layer of the `Sliceformer: Make Multi-head Attention as Simple as
     Sorting in Discriminative Tasks <https://arxiv.org/abs/2310.17683>`_ paper.
 
@@ -19,15 +22,11 @@ class SliceSort(torch.nn.Module):
 
     Args:
         in_channels: the size of each input row.
-        out_channels: the size of each output row, ``in_channels`` if not given. The value
-            projection goes from ``in_channels`` to ``out_channels``, the output projection from
-            ``out_channels`` to ``out_channels``.
-        order: ``"ascending"``, ``"descending"``, ``"interleave"`` (a direction per channel, from
-            :func:`~slicegraph.ops.interleave_descending`) or ``"max_exchange"`` (each channel's
-            maximum swaps places with its first row, in :math:`O(N)`).
-        layer: the number of this layer in its model, from 1 to ``num_layers``; ``"interleave"``
-            takes the directions from it.
-        num_layers: the number of layers of the model.
+        out_channels: the size of each output row, and of the projected values; ``in_channels`` if
+            None.
+        order: ``"ascending"``, ``"descending"``, ``"interleave"`` or ``"max_exchange"``, see
+            :class:`~slicegraph.nn.Order`.
+        layer, num_layers: the number of this layer, from 1, and of all; for ``"interleave"``.
         bias: whether the projections have a bias.
         out_proj: whether there is an output projection.
 
@@ -55,6 +54,7 @@ class SliceSort(torch.nn.Module):
         in_channels: int,
         out_channels: int | None = None,
         order: str = "ascending",
+        *,
         layer: int = 1,
         num_layers: int = 1,
         bias: bool = True,
@@ -62,54 +62,97 @@ class SliceSort(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
-        self.out_channels = in_channels if out_channels is None else out_channels
-        self.value_proj = torch.nn.Linear(in_channels, self.out_channels, bias)
-        self.order = Order(order, self.out_channels, layer, num_layers)
-        self.out_proj = (
-            torch.nn.Linear(self.out_channels, self.out_channels, bias) if out_proj else None
-        )
-
-    def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        self.value_proj.reset_parameters()
-        self.order.reset_parameters()
-        if self.out_proj is not None:
-            self.out_proj.reset_parameters()
+        self.out_channels = size = in_channels if out_channels is None else out_channels
+        self.value_proj = torch.nn.Linear(in_channels, size, bias)
+        self.order = Order(order, size, layer, num_layers)
+        self.out_proj = torch.nn.Linear(size, size, bias) if out_proj else None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        self._check(x, mask, batch)
-        if mask is not None:
-            return self._forward_masked(x, mask)
-        ptr = None if batch is None else batch_to_ptr(batch)
-        x = self.order(self.value_proj(x), ptr=ptr)
-        return x if self.out_proj is None else self.out_proj(x)
-
-    def _forward_masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        size, shape = self.in_channels, list(x.shape)
+        if x.dim() < 2 or shape[-1] != size:
+            raise ValueError(
+                f"SliceSort: x has shape {shape}, expected [..., N, {size}] or [T, {size}]"
+            )
+        if batch is not None and batch.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"SliceSort: batch is {batch.dtype}, expected int64 or int32")
+        if batch is not None and (x.dim() != 2 or batch.shape != x.shape[:1]):
+            raise ValueError(
+                f"SliceSort: batch of shape {list(batch.shape)} with x of shape {shape}, expected "
+                "batch [T] and x [T, C]"
+            )
+        if mask is None:
+            ptr = None if batch is None else batch_to_ptr(batch)
+            x = self.order(self.value_proj(x), ptr=ptr)
+            return x if self.out_proj is None else self.out_proj(x)
+        if batch is not None:
+            raise ValueError("SliceSort: give mask (dense sets) or batch (packed sets), not both")
+        check_mask("SliceSort", mask, x.shape[:-1])
         real = mask.unsqueeze(-1)
         # A NaN in the padding would reach the gradient of the weight as 0 * NaN.
         x = self.order.masked(self.value_proj(torch.where(real, x, 0)), mask)
         return x if self.out_proj is None else torch.where(real, self.out_proj(x), 0)
-
-    def _check(self, x: Tensor, mask: Tensor | None, batch: Tensor | None) -> None:
-        if x.dim() < 2 or x.shape[-1] != self.in_channels:
-            raise ValueError(
-                f"SliceSort: x has shape {list(x.shape)}, expected [..., N, {self.in_channels}] or "
-                f"[T, {self.in_channels}]"
-            )
-        if mask is not None and batch is not None:
-            raise ValueError("SliceSort: give mask (dense sets) or batch (packed sets), not both")
-        if mask is not None:
-            check_mask("SliceSort", mask, x.shape[:-1])
-        if batch is not None:
-            _check_batch(batch, x)
 
     def __repr__(self) -> str:
         order = self.order
         layers = f", layer={order.layer}, num_layers={order.num_layers}"
         return (
             f"{self.__class__.__name__}({self.in_channels}, {self.out_channels}, "
-            f"order={order.name}{layers if order.name == 'interleave' else ''})"
+            f"order={order.name}{layers if order.depends_on_layer else ''})"
         )
+
+
+class SliceSort2d(Layer):
+    r"""The slicing-sorting layer of the `Sliceformer <https://arxiv.org/abs/2310.17683>`_ paper on
+    feature maps: the set of a map is its :math:`H \cdot W` positions, row by row.
+
+    .. math:: Y_{b} = \mathrm{Sort}_{\mathrm{col}}(X_b W_V + b_V) \, W_O + b_O,
+        \quad X_b \in \mathbb{R}^{H W \times C}
+
+    An input in the memory format ``torch.channels_last`` is read without a copy, any other is
+    copied once; the output is in ``torch.channels_last``.
+
+    Args:
+        in_channels: the number of channels of the input.
+        out_channels: the number of channels of the output, ``in_channels`` if not given.
+        order: as in :class:`~slicegraph.nn.SliceSort`.
+        **options: ``layer``, ``num_layers``, ``bias`` and ``out_proj`` of
+            :class:`~slicegraph.nn.SliceSort`.
+
+    Shapes:
+        - **x**: ``[B, in_channels, H, W]``.
+        - **mask**: ``[B, H, W]`` bool, true at the real positions; the others come out as zeros.
+        - **output**: ``[B, out_channels, H, W]``.
+
+    Example:
+        >>> layer = SliceSort2d(16, 32, order="descending")
+        >>> layer(torch.randn(2, 16, 8, 8)).shape
+        torch.Size([2, 32, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int | None = None,
+        order: str = "ascending",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.positions = SliceSort(in_channels, out_channels, order, **options)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if x.dim() != 4 or x.shape[1] != self.positions.in_channels:
+            raise ValueError(
+                f"SliceSort2d: x has shape {list(x.shape)}, expected "
+                f"[B, {self.positions.in_channels}, H, W]"
+            )
+        if mask is not None:
+            check_mask("SliceSort2d", mask, x.shape[:1] + x.shape[2:])
+            mask = mask.flatten(1)
+        rows = self.positions(x.permute(0, 2, 3, 1).flatten(1, 2), mask)
+        return rows.unflatten(1, x.shape[2:]).permute(0, 3, 1, 2)
+
+    def __repr__(self) -> str:
+        return repr(self.positions).replace("SliceSort", self.__class__.__name__, 1)
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
@@ -119,14 +162,4 @@ def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:
     if mask.shape != shape:
         raise ValueError(
             f"{name}: mask has shape {list(mask.shape)}, expected {list(shape)}, one per position"
-        )
-
-
-def _check_batch(batch: Tensor, x: Tensor) -> None:
-    if batch.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"SliceSort: batch is {batch.dtype}, expected int64 or int32")
-    if x.dim() != 2 or batch.shape != x.shape[:1]:
-        raise ValueError(
-            f"SliceSort: batch of shape {list(batch.shape)} with x of shape {list(x.shape)}, "
-            "expected batch [T] and x [T, C]"
         )

@@ -1,33 +1,140 @@
-"""An operator as torch sees it: one schema, one fake and one gradient.
+"""Which code runs an operator, and how torch sees it.
 
-A call costs microseconds, and small sets are sorted in fewer. So what nobody watches (no compiler,
-no dispatch mode, no tensor subclass) goes straight to the backend, and gradients are
+Backends are `reference` (torch), `cpu` (C++) and `triton` (CUDA). The fastest available one of the
+tensor's device is used. `SLICEGRAPH_BACKEND=reference` in the environment, or
+`with use_backend("reference"):` around some lines, forces one.
+
+A call costs microseconds, and small sets are sorted in fewer. So a call that nothing observes (no
+compiler, no dispatch mode, no tensor subclass) goes straight to the backend, and gradients are
 `torch.autograd.Function`s: the wrapper that `torch.library.register_autograd` builds costs
 20 microseconds a call more, and `Function.apply`, which looks for functorch once more, 2.
 """
 
-from collections.abc import Callable
-from functools import partial
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from slicegraph.ops.backends import implementation
+from slicegraph.ops import cpu, reference, triton
+from slicegraph.ops.layout import OptTensor
 
 _library = torch.library.Library("slicegraph", "DEF")
-_PLAIN = (Tensor, torch.nn.Parameter)
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
+_forced: str | None = os.environ.get("SLICEGRAPH_BACKEND") or None
+_chosen: dict[str, ModuleType] = {}
+_implementations: dict[tuple[Any, ...], Any] = {}
+
+
+def problem(name: str, device_type: str) -> str | None:
+    """Why a backend cannot serve tensors of a device, or None if it can."""
+    return BACKENDS[name].problem(device_type)
+
+
+def available(device_type: str) -> list[str]:
+    """The backends that can serve tensors of a device, fastest first."""
+    return [name for name in BACKENDS if problem(name, device_type) is None]
+
+
+def default(device_type: str) -> str:
+    """The backend that serves tensors of a device when none is forced."""
+    return next(n for n in available(device_type) if device_type in BACKENDS[n].AUTOMATIC)
+
+
+def choose(device_type: str) -> ModuleType:
+    """The backend in force for tensors of a device."""
+    if device_type not in _chosen:
+        name = default(device_type) if _forced is None else _forced
+        reason = problem(name, device_type) if name in BACKENDS else "there is no such backend"
+        if reason is not None:
+            raise ValueError(
+                f"SLICEGRAPH_BACKEND: {name!r} cannot serve {device_type} tensors: {reason}; "
+                f"available: {', '.join(available(device_type))}"
+            )
+        _chosen[device_type] = BACKENDS[name]
+    return _chosen[device_type]
+
+
+@contextlib.contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Run every slicegraph operator inside the `with` block on one backend.
+
+    Example:
+        >>> with use_backend("reference"):
+        ...     values = column_sort(x, return_indices=False)
+    """
+    before = _forced
+    _force(name)
+    try:
+        yield
+    finally:
+        _force(before)
+
+
+def _force(name: str | None) -> None:
+    global _forced
+    _forced = name
+    _chosen.clear()
+    _implementations.clear()
+
+
+def implementation(operator: str, x: Tensor) -> Any:
+    """The function that runs an operator on tensors like `x`; without a kernel, the reference."""
+    key = (operator, x.dtype) if x.is_cpu else (operator, x.dtype, x.device.type)
+    found = _implementations.get(key)
+    if found is None:
+        backend = choose(x.device.type)
+        serves = x.dtype in backend.DTYPES.get(operator, ())
+        found = getattr(backend if serves else reference, operator)
+        _implementations[key] = found
+    return found
+
+
+def has_kernel(operator: str, *tensors: Tensor) -> bool:
+    """Whether a kernel may run an operator on these tensors, which must be of one type."""
+    dtype, backend = tensors[0].dtype, choose(tensors[0].device.type)
+    return (
+        dtype in backend.DTYPES.get(operator, ())
+        and all(x.dtype == dtype and not observed(x) for x in tensors)
+        and _knows_forward_mode
+        and forward_ad._current_level < 0
+    )
+
+
+def _private(path: str) -> Any:
+    """A private name of torch, or None where this version of torch does not have it."""
+    found: Any = torch
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+# All private names of torch that slicegraph.ops uses; it works without each of them. The first
+# three tell that a call is traced, seen by a dispatch mode, or transformed by functorch; without
+# one of them every call goes through torch's dispatcher. Without the fourth, which tells that
+# forward mode is on, every call records a gradient.
+PRIVATE_NAMES = (
+    "_C._get_tracing_state",
+    "_C._len_torch_dispatch_stack",
+    "_C._functorch.peek_interpreter_stack",
+    "autograd.forward_ad._current_level",
+)
+_tracing_state, _dispatch_modes, _functorch_level = map(_private, PRIVATE_NAMES[:3])
+_knows_observers = None not in (_tracing_state, _dispatch_modes, _functorch_level)
+_knows_forward_mode = _private(PRIVATE_NAMES[3]) is not None
 _is_compiling = torch.compiler.is_compiling
-_tracing_state = torch._C._get_tracing_state
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_functorch_level = torch._C._functorch.peek_interpreter_stack
+_PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def _watched(x: Tensor) -> bool:
-    """Whether anything but autograd wants to see the operators that are called."""
+def observed(x: Tensor) -> bool:
+    """Whether anything except autograd must see the operators that are called on `x`."""
     return (
         _is_compiling()
+        or not _knows_observers
         or type(x) not in _PLAIN
         or x.is_neg()
         or _tracing_state() is not None
@@ -37,63 +144,100 @@ def _watched(x: Tensor) -> bool:
 
 
 def _differentiated(x: Tensor) -> bool:
-    # In forward mode the Function, which has no jvp, says so instead of losing the tangent.
-    return (torch.is_grad_enabled() and x.requires_grad) or forward_ad._current_level >= 0
-
-
-def unobserved(*tensors: Tensor) -> bool:
-    """Whether nothing, not even autograd, wants to see an operator that is called with these."""
-    return not (_watched(tensors[0]) or any(map(_differentiated, tensors)))
-
-
-class Gradient(torch.autograd.Function):
-    """Its forward pass takes `run`, a function of a backend or of torch: the operator itself."""
-
-    operator: str
+    # In forward mode the Function, which has no jvp, raises instead of losing the tangent.
+    forward_mode = not _knows_forward_mode or forward_ad._current_level >= 0
+    return forward_mode or (torch.is_grad_enabled() and x.requires_grad)
 
 
 class Operator:
-    """One operator of torch's `slicegraph` namespace.
+    """An operator of torch's `slicegraph` namespace: one schema, one fake and one gradient.
 
-    Args:
-        name, arguments, returns: its schema. The first argument is a tensor that has a gradient;
-            with `two`, so does the second.
-        fake: what it returns, as to shapes and types.
+    The first argument is a tensor that has a gradient; with `two`, so has the second. The `fake`
+    returns empty tensors of the right shapes and types (default: one like the first argument).
     """
 
     def __init__(
-        self, name: str, arguments: str, returns: str, fake: Callable[..., Any], two: bool = False
+        self,
+        name: str,
+        arguments: str,
+        returns: str = "Tensor",
+        fake: Callable[..., Any] = lambda x, *rest: x.new_empty(x.shape),
+        *,
+        two: bool = False,
     ) -> None:
         self.name, self.two = name, two
-        _library.define(f"{name}({arguments}) -> {returns}", tags=(torch.Tag.pt2_compliant_tag,))
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, self._run, key)
+        # The second operator is the first without its gradient, for calls from within it.
+        for full_name in (name, f"{name}_kernel"):
+            schema = f"{full_name}({arguments}) -> {returns}"
+            _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+            for key in ("CPU", "CUDA"):
+                _library.impl(full_name, self._run, key)
+            torch.library.register_fake(f"slicegraph::{full_name}", fake, lib=_library)
         _library.impl(name, self._differentiate, "Autograd")
-        torch.library.register_fake(f"slicegraph::{name}", fake, lib=_library)
         self.op = getattr(torch.ops.slicegraph, name).default
+        self.kernel = getattr(torch.ops.slicegraph, f"{name}_kernel").default
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:
-        if _watched(x):
+        if observed(x):
             return self.op(x, *rest)
         if _differentiated(x) or (self.two and _differentiated(rest[0])):
-            return self.apply(implementation(self.gradient.operator, x), x, *rest)
+            return self.apply(implementation(self.runs, x), x, *rest)
         return implementation(self.name, x)(x, *rest)
-
-    def differentiate_with(self, gradient: type[Gradient]) -> None:
-        """Sets the function that records how to differentiate a call."""
-        self.gradient = gradient
-        self.apply = super(torch.autograd.Function, gradient).apply  # type: ignore[misc]
-
-    def _differentiate(self, x: Tensor, *rest: Any) -> Any:
-        if _differentiated(x) or (self.two and _differentiated(rest[0])):
-            op = getattr(torch.ops.slicegraph, self.gradient.operator).default
-            return self.gradient.apply(partial(_below_autograd, op), x, *rest)
-        return _below_autograd(self.op, x, *rest)
 
     def _run(self, x: Tensor, *rest: Any) -> Any:
         return implementation(self.name, x)(x, *rest)
 
+    def differentiate_with(self, gradient: Any, runs: str | None = None) -> Any:
+        """Set the autograd function of a call; its forward pass is given an operator to run."""
+        self.gradient, self.runs = gradient, runs or self.name
+        self.apply = getattr(super(torch.autograd.Function, gradient), "apply", gradient.apply)
+        return gradient
 
-def _below_autograd(op: Callable[..., Any], *arguments: Any) -> Any:
-    with torch._C._AutoDispatchBelowAutograd():
-        return op(*arguments)
+    def _differentiate(self, x: Tensor, *rest: Any) -> Any:
+        if _differentiated(x) or (self.two and _differentiated(rest[0])):
+            run = getattr(torch.ops.slicegraph, f"{self.runs}_kernel").default
+            return self.gradient.apply(run, x, *rest)
+        return self.kernel(x, *rest)
+
+
+def fused(operator: str, tensors: tuple[Tensor, ...], *options: Any) -> Tensor:
+    """Run an operator by its kernel, or else step by step in torch, with all derivatives.
+
+    The first two tensors are floating point and have gradients, which the kernel returns instead of
+    the output if it is given `grad_out`.
+    """
+    if not has_kernel(operator, *tensors[:2]):
+        return getattr(reference, operator)(*tensors, *options)
+    return _Fused.apply(operator, options, *tensors)
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, operator: str, options: tuple[Any, ...], *tensors: Tensor) -> Tensor:
+        ctx.operator, ctx.options = operator, options
+        ctx.save_for_backward(*tensors)
+        return implementation(operator, tensors[0])(*tensors, *options)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[OptTensor, ...]:
+        tensors = ctx.saved_tensors  # a recomputed layer may read them once
+        inputs = (*tensors, *ctx.options)
+        if torch.is_grad_enabled() or not has_kernel(ctx.operator, *tensors[:2]):
+            plain = getattr(reference, ctx.operator)
+            grads = differentiate(plain, inputs, ctx.needs_input_grad[2:4], grad_out)
+        else:
+            grads = implementation(ctx.operator, tensors[0])(*inputs, grad_out=grad_out)
+        return (None, None, *grads, *(None,) * (len(tensors) - 2))
+
+
+def differentiate(
+    plain: Callable[..., Tensor], inputs: tuple[Any, ...], needed: tuple[bool, ...], grad: Tensor
+) -> list[OptTensor]:
+    """The gradients of the first inputs of a function, which can be differentiated again."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        out = plain(*inputs)
+    leaves = [x for x, need in zip(inputs, needed, strict=False) if need]
+    found = torch.autograd.grad(out, leaves, grad, create_graph=again, materialize_grads=True)
+    each = iter(found)
+    return [next(each) if need else None for need in needed]

@@ -1,8 +1,8 @@
-"""The page of a training run: figures, the worst molecules, the settings, in one HTML file.
+"""The page of a training run: figures, the worst molecules and the settings in one HTML file.
 
-Everything comes from the files of the run folder; nothing is computed again with the model.
+All content comes from the files of the run folder; the model is not run again.
 """
 
-from slicegraph.report.write import write_report
+from slicegraph.report.page import write_report
 
 __all__ = ["write_report"]

@@ -1,76 +1,334 @@
-"""The page of a run: the order of its parts."""
+"""Write a page: one HTML file from the template page.html.j2, and its figures as PNG files."""
 
+import hashlib
 import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from slicegraph.report.document import document
-from slicegraph.report.header import header, title
-from slicegraph.report.learning_plots import learning_plots
-from slicegraph.report.markup import gallery, paragraph, section
-from slicegraph.report.plot import Picture, Plot
-from slicegraph.report.predictions import Predictions
-from slicegraph.report.record import record
-from slicegraph.report.run_folder import RunFolder
-from slicegraph.report.summary import Summary
-from slicegraph.report.target_section import MOST_TARGETS, plots_of, scores_table, target_section
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdDepictor
+from rdkit.Chem.Draw import rdMolDraw2D
 
+from slicegraph.files import write_atomically
+from slicegraph.report import plots
+from slicegraph.report.plots import DARK, LIGHT, in_unit, number, render, with_unit
+from slicegraph.report.read import RunRecord, TargetPredictions, read_run
 
-def plots(run: RunFolder, summary: Summary) -> list[list[Plot]]:
-    """The figures of the page: first the learning curves, then a list for each target shown."""
-    shown = summary.targets[:MOST_TARGETS]
-    learning = learning_plots(run.log, summary.metric, summary.unit, summary.best_epoch)
-    return [
-        list(learning),
-        *(
-            plots_of(target, summary.kind, summary.unit, _prefix(place, target, summary))
-            for place, target in enumerate(shown, start=1)
-        ),
-    ]
+MOST_TARGETS = 3  # with a section of their own; the table of scores has all of them
+MOST_ROWS = 24  # a table of scores with more rows is folded
+MOST_SAMPLES = 20  # of a bad batch that are listed
+MOST_MOLECULES = 10  # with the largest errors that are drawn
 
-
-def _prefix(place: int, target: Predictions, summary: Summary) -> str:
-    """Begins the file names of a target's figures, if there are several."""
-    slug = re.sub(r"[^a-z0-9]+", "-", target.target.lower())[:40].strip("-")
-    return f"{place}-{slug}-" if len(summary.targets) > 1 else ""
+Part = dict[str, Any]  # of a section: text, code, head and rows, pairs, plots or molecules
 
 
-def page(run: RunFolder, summary: Summary, figures: list[list[Picture]]) -> str:
-    """The whole page as HTML."""
-    body = [
-        header(run, summary),
-        _learning(figures[0]),
-        _scores(run, summary),
-        *_targets(summary, figures[1:]),
-        *record(run),
-    ]
-    return document(title(run, summary), body)
+@dataclass
+class Page:
+    """Content of a page; the template decides how it looks, and escapes all text."""
+
+    title: str  # of the browser tab
+    heading: str
+    what: str  # what the value is
+    value: str  # in large letters
+    unit: str
+    facts: Mapping[str, Any]
+    sections: Sequence[tuple[str, Sequence[Part]]]  # a section without parts is left out
+    remark: str = ""
+    banners: Sequence[str] = ()  # what went wrong
 
 
-def _learning(figures: list[Picture]) -> str:
-    if not figures:
-        return section("Learning", paragraph("The log has no epoch with a loss or a metric."))
-    return section("Learning", gallery(figures))
+def write_report(run: str | Path) -> Path:
+    """Write ``report.html`` and ``figures/*.png`` into a run folder, from its other files.
+
+    The page is a single file that needs no network. It names the files that are missing. The same
+    files give the same page, byte for byte.
+
+    Args:
+        run: a folder that `slicegraph train` wrote; the run may have failed.
+
+    Returns:
+        The path of the page; an older one is replaced.
+
+    Raises:
+        ValueError: if it is not the folder of a run.
+    """
+    path = Path(run) / "report.html"
+    write_page(path, report_page(read_run(run)))
+    return path
 
 
-def _scores(run: RunFolder, summary: Summary) -> str:
-    if not run.predictions:
-        return section("Predictions", paragraph("No predictions were written."))
-    more = len(summary.targets) - MOST_TARGETS
-    told = f"Figures follow for the first {MOST_TARGETS} targets." if more > 0 else ""
-    return section(
-        "Predictions",
-        scores_table(run.predictions, summary.kind),
-        paragraph(told, "after") if told else "",
+def write_page(path: Path, page: Page) -> None:
+    """Draw the figures of a page, and write it and ``figures/*.png`` into the folder of ``path``.
+
+    The page ends with a comment that lists the figures. Figures that an earlier page lists and this
+    one does not have are removed, unless they were changed since.
+    """
+    shown = [plot for _, parts in page.sections for part in parts for plot in part.get("plots", ())]
+    pictures = {plot.name: [render(plot, theme) for theme in (LIGHT, DARK)] for plot in shown}
+    folder = path.parent / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {f"{name}.png": light for name, (light, _) in pictures.items()}
+    for name, content in written.items():
+        write_atomically(folder / name, [content])
+    lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
+    if lines and lines[-1].startswith("<!-- figures:"):
+        for entry in lines[-1].split()[2:]:
+            checksum, _, name = entry.partition("/")
+            old = folder / Path(name).name
+            if name not in written and old.is_file() and _checksum(old.read_bytes()) == checksum:
+                old.unlink()
+    listed = " ".join(f"{_checksum(content)}/{name}" for name, content in written.items())
+    template = _TEMPLATES.get_template("page.html.j2")
+    text = template.render(page=page, pictures=pictures, light=vars(LIGHT), dark=vars(DARK))
+    write_atomically(path, [f"{text}<!-- figures: {listed} -->\n".encode("utf-8", "replace")])
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def cell(value: Any) -> str:
+    """Format a value of a table."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def spelled(value: Any) -> str:
+    """Format a value of a settings file."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(spelled(entry) for entry in value) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {spelled(entry)}" for name, entry in value.items()) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """Format seconds: 42 s, 2 min 15 s, 2 h 1 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+_SPACE: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+_LOADER = PackageLoader("slicegraph.report", "")
+_TEMPLATES = Environment(loader=_LOADER, autoescape=True, undefined=StrictUndefined, **_SPACE)
+_TEMPLATES.filters |= {"cell": cell, "spelled": spelled, "base64": lambda x: b64encode(x).decode()}
+
+
+def report_page(run: RunRecord) -> Page:
+    """Build the page of a run."""
+    result, split = run.result
+    title, what, value = "no result", "", "No result"
+    if result is not None:
+        what, value = f"{split} {run.metric}", number(result)
+        title = f"{what} {with_unit(result, run.unit)}"
+    remark = ""
+    if run.kind == "regression" and len(run.targets) == 1 and len(run.targets[0]):
+        labels, constant = run.targets[0].true, f"the mean {run.split} label for all {run.noun}"
+        error = with_unit(float(np.abs(labels - labels.mean()).mean()), run.unit)
+        remark = f"For comparison: predicting {constant} has MAE {error}."
+    learning = list(plots.learning_plots(run))
+    no_curve = {"text": "The log has no epoch with a loss or a metric."}
+    versions = run.metrics.get("versions")
+    command = {"code": run.command} if run.command else {"text": "The command was not recorded."}
+    return Page(
+        title=f"{run.name}: {title}",
+        heading=run.name,
+        what=what,
+        value=value,
+        unit=run.unit if what else "",
+        remark=remark,
+        banners=_banners(run),
+        facts=_facts(run),
+        sections=[
+            ("Learning", [{"plots": learning} if learning else no_curve]),
+            ("Predictions", _scores(run)),
+            *_targets(run),
+            ("The batch that ended the run", _bad_batch(run)),
+            ("Repeat it", [command, {"pairs": versions if isinstance(versions, dict) else {}}]),
+            ("Settings", [{"pairs": run.settings}] if run.settings else []),
+            ("Data", _data(run)),
+            ("Missing or damaged files", [{"text": problem} for problem in run.problems]),
+        ],
     )
 
 
-def _targets(summary: Summary, figures: list[list[Picture]]) -> list[str]:
-    return [
-        target_section(
-            f"{target.target}, {summary.split} split",
-            target,
-            summary.kind,
-            summary.unit,
-            pictures,
-        )
-        for target, pictures in zip(summary.targets, figures, strict=False)
+_STATES = {
+    "running": "This run had not ended when the page was made",
+    "stopped": "This run was stopped; slicegraph train --resume continues it",
+    "failed": "This run failed",
+}
+
+
+def _banners(run: RunRecord) -> list[str]:
+    found = []
+    state, reason = str(run.status.get("state", "")), str(run.status.get("reason") or "")
+    if state != "finished":
+        text = _STATES.get(state, "It is not known how this run ended")
+        found.append(f"{text}: {reason.rstrip('.')}." if reason else f"{text}.")
+    if run.split is None:
+        found.append("No split with labels was predicted, so there are no figures of errors.")
+    elif run.split[:4] != "test":
+        reason = str(run.metrics.get("test_reason") or "it has no labels").rstrip(".")
+        shown = f"The page shows the {run.split} split instead."
+        found.append(f"The test split has no score: {reason}. {shown}")
+    return found
+
+
+def _facts(run: RunRecord) -> dict[str, str]:
+    best = "" if run.best_epoch is None else f", best {run.best_epoch:g}"
+
+    def format_number(name: str, form: Callable[[float], str]) -> str:
+        value = run.number(name)
+        return "" if value is None else form(value)
+
+    facts = {
+        "data": run.data.get("name") or run.settings.get("data"),
+        "model": run.settings.get("preset"),
+        "parameters": format_number("parameters", "{:,.0f}".format),
+        "device": run.metrics.get("device"),
+        "epochs": format_number("epochs", lambda x: f"{x:g}{best}"),
+        "training": format_number("train_seconds", duration),
+        "throughput": format_number(f"{run.noun}_per_second", lambda x: f"{x:,.0f} {run.noun}/s"),
+        f"valid {run.metric}": format_number("valid", lambda x: with_unit(x, run.unit)),
+    }
+    return {name: str(text) for name, text in facts.items() if text}
+
+
+def _scores(run: RunRecord) -> list[Part]:
+    """The table of all splits and targets."""
+    if not run.predictions:
+        return [{"text": "No predictions were written."}]
+    found = [(split, target) for split, targets in run.predictions.items() for target in targets]
+    names = list(dict.fromkeys(name for _, target in found for name in target.scores))
+    several = any(len(targets) > 1 for targets in run.predictions.values())
+    rows = [
+        [split, *([table.target] if several else []), len(table), *map(table.scores.get, names)]
+        for split, table in found
     ]
+    head = ["split", *(["target"] if several else []), run.noun, *names]
+    table: Part = {"head": head, "rows": rows, "names": 1 + several}
+    if len(rows) > MOST_ROWS:
+        table["folded"] = f"{len(rows)} scores"
+    if len(run.targets) > MOST_TARGETS:
+        table["after"] = f"Figures follow for the first {MOST_TARGETS} targets."
+    return [table]
+
+
+def _targets(run: RunRecord) -> list[tuple[str, list[Part]]]:
+    """A section for each of the first targets: omitted rows, figures, the worst molecules."""
+    sections = []
+    for place, table in enumerate(run.targets[:MOST_TARGETS], start=1):
+        slug = re.sub(r"[^a-z0-9]+", "-", table.target.lower())[:40].strip("-")
+        prefix = f"{place}-{slug}-" if len(run.targets) > 1 else ""
+        notes = [table.problem] if table.problem else []
+        if table.unlabelled:
+            notes.append(f"{table.unlabelled:,} {table.noun} have no label and are left out.")
+        if table.unusable:
+            notes.append(f"{table.unusable:,} predictions are not finite and are left out.")
+        parts: list[Part] = [{"text": text} for text in notes]
+        parts += [{"plots": plots.target_plots(table, prefix)}, *_worst_molecules(table)]
+        sections.append((f"{table.target}, {run.split} split", parts))
+    return sections
+
+
+def _worst_molecules(table: TargetPredictions) -> list[Part]:
+    if table.problem or not table.smiles:
+        return []
+    order = np.argsort(-np.abs(table.error), kind="stable")[:MOST_MOLECULES]
+    cards = []
+    for place in order[table.error[order] != 0].tolist():
+        true, predicted, error = table.true[place], table.predicted[place], table.error[place]
+        if table.kind == "regression":
+            sign = "+" if error > 0 else "\N{MINUS SIGN}"
+            values = {"true": number(true), "predicted": number(predicted)}
+            values["error"] = sign + number(abs(error))
+        else:
+            values = {"true class": table.class_name(int(true)), "predicted": number(predicted)}
+        if table.kind == "multiclass":
+            values["predicted"] = table.class_name(int(predicted))
+        card = {"smiles": table.smiles[place], "drawing": draw_molecule(table.smiles[place])}
+        cards.append(card | {"pairs": values, "row": table.rows[place] if table.rows else ""})
+    title = in_unit(f"The {len(cards)} molecules with the largest errors", table.unit)
+    return [{"molecules": cards, "title": title}] if cards else []
+
+
+# Elements by atomic number, in colours that are legible on light and on dark background.
+_COLOURS = {
+    7: (0.23, 0.49, 0.87),
+    8: (0.86, 0.28, 0.23),
+    9: (0.16, 0.60, 0.38),
+    15: (0.85, 0.47, 0.17),
+    16: (0.68, 0.52, 0.04),
+    17: (0.16, 0.60, 0.38),
+    35: (0.70, 0.38, 0.22),
+    53: (0.58, 0.37, 0.80),
+}
+
+
+def draw_molecule(smiles: str) -> Markup | None:
+    """Draw a molecule as SVG on a transparent background; None if RDKit cannot read it.
+
+    RDKit writes the whole SVG, and the text of the SMILES is not part of it.
+    """
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(smiles)
+        if molecule is None or molecule.GetNumAtoms() == 0:
+            return None
+        for atom in molecule.GetAtoms():
+            atom.SetAtomMapNum(0)
+        rdDepictor.Compute2DCoords(molecule)
+        canvas = rdMolDraw2D.MolDraw2DSVG(160, 110)
+        options: Any = canvas.drawOptions()
+        options.clearBackground = False
+        options.useBWAtomPalette()
+        options.updateAtomPalette(_COLOURS)
+        options.fixedBondLength = 30
+        options.bondLineWidth = 1
+        options.minFontSize = 9
+        options.padding = 0.06
+        rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule)
+        canvas.FinishDrawing()
+    # HTML needs no XML declarations; black becomes the colour of the text around the drawing.
+    svg = re.sub(r"<\?xml.*?\?>|<!--.*?-->", "", canvas.GetDrawingText(), flags=re.DOTALL)
+    svg = re.sub(r"\s+xmlns(:\w+)?='[^']*'|\s+xml:space='[^']*'", "", svg)
+    return Markup(re.sub(r"\s*\n\s*", "\n", svg.replace("#000000", "currentColor")).strip())
+
+
+def _bad_batch(run: RunRecord) -> list[Part]:
+    """The samples whose loss was not finite."""
+    listed = run.bad_batch.get(run.noun)
+    samples = [x for x in listed if isinstance(x, dict)] if isinstance(listed, list) else []
+    if not samples:
+        return []
+    names = [*(("row", "smiles") if run.noun == "molecules" else ("index", "length")), "labels"]
+    rows = [[spelled(entry.get(name)) for name in names] for entry in samples[:MOST_SAMPLES]]
+    text = f"The loss of these {len(samples):,} {run.noun} was not a finite number."
+    if len(samples) > len(rows):
+        text += f" The first {len(rows)} are listed; bad_batch.json has all of them."
+    return [{"text": text}, {"head": names, "rows": rows, "names": len(names)}]
+
+
+def _data(run: RunRecord) -> list[Part]:
+    facts = dict(run.data)
+    card, splits, _ = (facts.pop(name, "") for name in ("card", "splits", "noun"))
+    if isinstance(splits, dict):
+        facts |= {f"{split} {run.noun}": cell(size) for split, size in splits.items()}
+    parts: list[Part] = [{"pairs": facts}] if facts else []
+    return [*parts, {"code": str(card), "folded": "Data card"}] if card else parts

@@ -1,37 +1,24 @@
-"""Training: a configuration in, a folder with the trained model out.
+"""Training: from a configuration to a folder with the trained model.
 
-The module is also the function: `slicegraph.train(config)` is `slicegraph.train.train(config)`.
+``slicegraph.train(config)`` is short for ``slicegraph.train.train(config)``; see
+:mod:`slicegraph` for how one name stands for both.
 """
 
-import sys
-from types import ModuleType
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.train.config import TrainConfig
-
 if TYPE_CHECKING:
-    from slicegraph.train.result import RunResult
+    from slicegraph.train.config import TrainConfig
     from slicegraph.train.run import train
+    from slicegraph.train.run_folder import RunResult
 
 __all__ = ["RunResult", "TrainConfig", "train"]
 
+_MODULES = {"RunResult": "run_folder", "TrainConfig": "config", "train": "run"}
+
 
 def __getattr__(name: str) -> Any:
-    """Lightning is imported when something is trained, not when settings are read."""
-    if name == "train":
-        from slicegraph.train.run import train
-
-        return train
-    if name == "RunResult":
-        from slicegraph.train.result import RunResult
-
-        return RunResult
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _Train(ModuleType):
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return __getattr__("train")(*arguments, **options)
-
-
-sys.modules[__name__].__class__ = _Train
+    """Import a public name when it is first used: reading settings does not import Lightning."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,149 +1,266 @@
-"""Every setting of a training run, as a dataclass."""
+"""The settings of a training run: their values, checks, defaults and recipes."""
 
-from dataclasses import asdict, dataclass, field, fields, replace
+import math
+from collections.abc import Callable
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from slicegraph.train.recipes import recipe
-from slicegraph.train.setting import DEFAULT, FILE_PREFIX, check_settings, convert
-from slicegraph.train.task_files import named_files
-from slicegraph.train.task_presets import TASK_PRESETS
+from slicegraph.registry import TASK_PRESETS, task_domain
 
-_NAME = "train"
+FILE_PREFIX, DEFAULT = "csv:", "mini"
+_KINDS, _METRICS = ("regression", "binary", "multiclass"), ("mae", "rmse", "rocauc", "ap", "acc")
+_PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "64-true")
+_RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
+    ">= 0": ("at least 0", lambda value: value >= 0),
+    ">= 1": ("at least 1", lambda value: value >= 1),
+    "> 0": ("more than 0", lambda value: value > 0),
+    "[0, 1)": ("0 or more and less than 1", lambda value: 0 <= value < 1),
+}
+TABLE_ONLY = ("smiles", "targets", "split", "fractions", "split_seed", "task", "metric")
+_MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
+
+# How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
+# PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
+_COMMON: dict[str, Any] = {"batch_size": 256, "end_lr": 1e-6, "weight_decay": 0.01, "clip": 5.0}
+_OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
+_MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
+_RECIPES = {
+    "mini": _COMMON | _MINI | {"threads": 1},  # its matrices are too small to share
+    "slicegraph-slim": _OURS | {"lr": 1e-3},
+    "slicegraph-small": _OURS | {"lr": 3e-4},
+    "slicegraph-base": _OURS | {"lr": 2e-4},
+}
+_PAPER = _COMMON | {"lr": 2e-4, "end_lr": 1e-9, "weight_decay": 0.0}
+_PAPER |= {"max_steps": 1_000_000, "warmup_steps": 60_000}
 
 
-def _setting(default: Any, text: str, group: str) -> Any:
-    return field(default=default, metadata={"help": text, "group": group})
+def _setting(group: str, text: str, expected: Any = None, default: Any = None) -> Any:
+    """A field with its help text; `expected` is a key of `_RANGES`, or the words to choose from.
+
+    In the help text, {} stands for these words.
+    """
+    if isinstance(expected, tuple):
+        text = text.format(f"{', '.join(expected[:-1])} or {expected[-1]}")
+    return field(default=default, metadata={"group": group, "help": text, "expected": expected})
+
+
+_data, _model, _training = (partial(_setting, name) for name in ("data", "model", "training"))
+_run, _machine = (partial(_setting, name) for name in ("run", "machine"))
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The settings of a run; what is None is chosen by :meth:`resolved`.
+    """The settings of a run; :meth:`resolved` chooses those that are None.
 
     Every field is a flag of `slicegraph train` and a key of its YAML file; ``model`` is a mapping
     of fields of the model's configuration, on the command line ``--model.<field>``.
 
-    A task by name, such as "digits", chooses data of sequences or images; then ``data`` is a file
-    or folder of the user's own, if the task reads one, and None for the data that the task has.
+    A task by name, such as "digits", selects sequences or images. Then ``data`` is a file or
+    folder of the user, if the task can read one, and None for the task's own data.
 
     Example:
         >>> TrainConfig(data="csv:solubility.csv", targets=("logS",), epochs=50).resolved().lr
         0.0015
     """
 
-    data: str | None = _setting(
-        None, "a data set by name, csv:PATH, or files of the task (mini)", "data"
+    data: str | None = _data("data set, csv:PATH, or a path for the task (default: mini)")
+    root: str = _data("folder of the prepared data sets", default="dataset")
+    smiles: str | None = _data("csv: column of the SMILES (default: guessed)")
+    targets: tuple[str, ...] | None = _data("csv: columns to predict (default: guessed)")
+    split: str | None = _data("csv: {} (default: random)", ("random", "scaffold"))
+    fractions: tuple[float, ...] | None = _data(
+        "csv: fractions of train, valid and test (default: 0.8,0.1,0.1)"
     )
-    root: str = _setting("dataset", "the folder of the data sets", "data")
-    smiles: str | None = _setting(None, "csv: the column of the SMILES", "data")
-    targets: tuple[str, ...] | None = _setting(None, "csv: the columns to predict", "data")
-    split: str | None = _setting(None, "csv: random or scaffold", "data")
-    fractions: tuple[float, ...] | None = _setting(None, "csv: of train, valid, test", "data")
-    split_seed: int | None = _setting(None, "csv: of the random split", "data")
-    task: str | None = _setting(
-        None, f"{', '.join(TASK_PRESETS)}; csv: regression, binary, multiclass", "data"
+    split_seed: int | None = _data("csv: seed of the random split (default: 0)", ">= 0")
+    task: str | None = _data(
+        f"sequences and images: {', '.join(TASK_PRESETS)}; csv: regression, binary or multiclass "
+        "(default: from the labels)"
     )
-    examples: int | None = _setting(None, "how many, of a generated task", "data")
-    metric: str | None = _setting(None, "csv: mae, rmse, rocauc, ap or acc", "data")
-    unit: str | None = _setting(None, "the unit of the targets", "data")
+    examples: int | None = _data("examples of a generated task (default: from the task)", ">= 1")
+    metric: str | None = _data("csv: {} (default: from the labels)", _METRICS)
+    unit: str | None = _data("unit of the targets (default: from the data set)")
 
-    preset: str | None = _setting(
-        None, "the size of the model, and how it is trained (mini)", "model"
-    )
+    preset: str | None = _model("size of the model and its training recipe (default: mini)")
     model: dict[str, Any] = field(
-        default_factory=dict, metadata={"help": "what differs from the preset", "group": "model"}
+        default_factory=dict,
+        metadata={"group": "model", "help": "fields that differ from the preset", "expected": None},
     )
-    init: str | None = _setting(None, "start from a saved model, a run or a Graphormer", "model")
-    dropout: float | None = _setting(None, "of the branches of a block", "model")
-    attention_dropout: float | None = _setting(None, "of the softmax", "model")
+    init: str | None = _model("saved model, run or Graphormer to start from (default: none)")
+    dropout: float | None = _model(
+        "dropout probability in each encoder block (default: from the preset)", "[0, 1)"
+    )
+    attention_dropout: float | None = _model(
+        "dropout probability of the attention weights (default: from the preset)", "[0, 1)"
+    )
 
-    batch_size: int | None = _setting(None, "molecules in an update, all devices", "training")
-    accumulate: int = _setting(1, "cut each batch into this many", "training")
-    epochs: int | None = _setting(None, "how long to train", "training")
-    min_steps: int | None = _setting(None, "more epochs if these updates take them", "training")
-    max_steps: int | None = _setting(None, "how long to train, in updates", "training")
-    lr: float | None = _setting(None, "the highest learning rate", "training")
-    warmup_steps: int | None = _setting(None, "until the highest; 6 % if not given", "training")
-    end_lr: float | None = _setting(None, "the learning rate of the last update", "training")
-    weight_decay: float | None = _setting(None, "of matrices", "training")
-    clip: float | None = _setting(None, "the largest norm of the gradient; 0: any", "training")
-    ema: float = _setting(0.0, "decay of the average of the weights; 0: none", "training")
-    standardise: bool = _setting(True, "train on (target - mean) / deviation", "training")
-    flag_steps: int = _setting(0, "steps of adversarial noise on atoms; 0: none", "training")
-    flag_size: float = _setting(0.001, "the size of one such step", "training")
-    patience: int | None = _setting(None, "stop after epochs without progress; 0: no", "training")
-    seed: int = _setting(0, "of weights, order and dropout", "training")
+    batch_size: int | None = _training("samples in an update, over all devices", ">= 1")
+    accumulate: int = _training("parts of a batch, one after another to save memory", ">= 1", 1)
+    epochs: int | None = _training("passes over the training split", ">= 1")
+    min_steps: int | None = _training("least number of updates; adds epochs if necessary", ">= 0")
+    max_steps: int | None = _training("number of updates, instead of epochs", ">= 1")
+    lr: float | None = _training("learning rate at the peak of the schedule", "> 0")
+    warmup_steps: int | None = _training("updates until the peak (default: 6 % of all)", ">= 0")
+    end_lr: float | None = _training("learning rate of the last update", ">= 0")
+    weight_decay: float | None = _training("weight decay of the matrices", ">= 0")
+    clip: float | None = _training("maximum norm of the gradient; 0 for no limit", ">= 0")
+    ema: float = _training("decay of the average of the weights; 0 for none", "[0, 1)", 0.0)
+    standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
+    flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
+    flag_size: float = _training("size of one such step", ">= 0", 0.001)
+    patience: int | None = _training(
+        "epochs without a better valid score before the run ends; 0: no limit (csv: 50, else 0)",
+        ">= 0",
+    )
+    seed: int = _training("seed of the initial weights, sample order and dropout", ">= 0", 0)
 
-    out: str | None = _setting(None, "the folder of the run; runs/DATE-... if not given", "run")
-    checkpoint_steps: int = _setting(1000, "updates between two checkpoints", "run")
-    logger: str = _setting("csv", "csv, tensorboard or wandb", "run")
-    accelerator: str = _setting("auto", "cpu, gpu, or what there is", "machine")
-    devices: str = _setting("auto", "how many, on each node", "machine")
-    nodes: int = _setting(1, "how many machines", "machine")
-    precision: str | None = _setting(None, "32-true, bf16-mixed or 16-mixed", "machine")
-    workers: int = _setting(0, "processes that load data", "machine")
-    threads: int | None = _setting(None, "of each process, on the CPU; one a core", "machine")
-    compile: bool = _setting(False, "torch.compile the model", "machine")
+    out: str | None = _run("folder of the run (default: runs/DATE-DATA-PRESET)")
+    checkpoint_steps: int = _run("updates between checkpoints", ">= 1", 1000)
+    logger: str = _run("{}", ("csv", "tensorboard", "wandb"), "csv")
+    accelerator: str = _machine("{}", ("cpu", "gpu", "cuda", "mps", "tpu", "auto"), "auto")
+    devices: str = _machine("devices on each machine, or auto", default="auto")
+    nodes: int = _machine("number of machines", ">= 1", 1)
+    precision: str | None = _machine("{} (default: mixed on a GPU, else 32-true)", _PRECISIONS)
+    workers: int = _machine("processes that load data; 0: the main process", ">= 0", 0)
+    threads: int | None = _machine("CPU threads of a process (default: 1 a core; mini: 1)", ">= 1")
+    compile: bool = _machine("compile the model with torch.compile (default: no)", None, False)
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            object.__setattr__(self, each.name, convert(each, getattr(self, each.name)))
-        check_settings(self)
+            object.__setattr__(self, each.name, _converted(each, getattr(self, each.name)))
+        _check(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "TrainConfig":
-        """The settings of a YAML file or a command line; an unknown one is refused by name."""
+        """Make a configuration from the values of a YAML file; raise for an unknown name."""
         known = [each.name for each in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise ValueError(
-                    f"{_NAME}: there is no setting {name!r}; there are {', '.join(known)}"
-                )
+        if unknown := [name for name in values if name not in known]:
+            raise ValueError(f"train: no setting {unknown[0]!r}; there are {', '.join(known)}")
         return cls(**values)
 
     @classmethod
     def read(cls, path: str | Path) -> "TrainConfig":
-        """The settings in a YAML file."""
+        """Read a YAML file."""
         return cls.from_dict(read_yaml(path))
 
     def to_yaml(self) -> str:
-        """The text of the YAML file, with every setting."""
-        plain = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
-        return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        """The text of a YAML file with every setting."""
+        return yaml.safe_dump(asdict(self), sort_keys=False, allow_unicode=True)
 
     @property
     def is_table(self) -> bool:
-        """Whether the data is a table of the user's own."""
+        """Whether the data is a table of the user."""
         return (self.data or "").startswith(FILE_PREFIX)
 
+    @property
+    def is_task(self) -> bool:
+        """Whether the data is a task on sequences or images, and not molecules."""
+        return self.task in TASK_PRESETS
+
     def resolved(self) -> "TrainConfig":
-        """With what was left open chosen by the preset and the data."""
-        data: str | None = self.data or DEFAULT
-        preset = DEFAULT
-        if self.task in TASK_PRESETS:
-            data, preset = named_files(self.data, self.task), TASK_PRESETS[self.task]
-        named = replace(self, data=data, preset=self.preset or preset)
-        chosen = {
-            name: value
-            for name, value in recipe(named).items()
-            if getattr(named, name) is None and value is not None
-        }
-        return replace(named, **chosen)
+        """Choose what is None by the recipe of the preset; ``epochs`` overrides how long."""
+        if self.is_task:
+            domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
+            data, values = domain.named_files(self.data, self.task), domain.recipe(preset)
+        else:
+            preset = self.preset or DEFAULT
+            data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
+        values = values | {"preset": preset, "patience": 50 if self.is_table else 0}
+        if self.epochs is not None or self.max_steps is not None:
+            for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
+                values.pop(name, None)
+        chosen = {name: value for name, value in values.items() if getattr(self, name) is None}
+        return replace(self, **(chosen | {"data": data}))
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The names and values in a YAML file; text that is no YAML is refused."""
+    """Read the names and values of a YAML file; raise if it is something else."""
     try:
         values = yaml.safe_load(Path(path).read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{_NAME}: {path} is no YAML: {' '.join(str(error).split())}") from None
+        reason = " ".join(str(error).split())
+        raise ValueError(f"train: {path} is not a YAML file: {reason}") from None
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
-        raise ValueError(f"{_NAME}: {path} is a {type(values).__name__}, expected names and values")
+        raise ValueError(f"train: {path} is a {type(values).__name__}, expected names and values")
     return values
+
+
+def _check(config: TrainConfig) -> None:
+    """Raise for values that exclude each other."""
+    if config.devices != "auto" and not (config.devices.isdigit() and int(config.devices)):
+        raise ValueError(f"train: devices = {config.devices!r}, expected a number or auto")
+    if config.epochs is not None and config.max_steps is not None:
+        raise ValueError("train: epochs and max_steps are given, expected one of them")
+    if config.is_task:
+        given = [name for name in _MOLECULES_ONLY if getattr(config, name)]
+        if given or config.is_table:
+            name = given[0] if given else config.data
+            raise ValueError(f"train: {name} is for molecules, not for task {config.task!r}")
+        return
+    if config.task is not None and config.task not in _KINDS:
+        known = ", ".join([*TASK_PRESETS, *_KINDS])
+        raise ValueError(f"train: there is no task {config.task!r}; there are {known}")
+    if config.examples is not None:
+        raise ValueError("train: examples is for a task by name, such as listops")
+    for name in () if config.is_table else TABLE_ONLY:
+        if getattr(config, name) is not None:
+            raise ValueError(f"train: {name} is for a file of your own, data = {FILE_PREFIX}PATH")
+
+
+def _converted(setting: Field, value: Any) -> Any:
+    """Convert a value to the type of its field, parsing text, and raise if it is out of range."""
+    kind = setting.type.__name__ if isinstance(setting.type, type) else str(setting.type)
+    if value is None and "None" in kind:
+        return None
+    read, expected = next(reader for name, reader in _READERS.items() if kind.startswith(name))
+    allowed = setting.metadata["expected"]
+    try:
+        found = read(value)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"train: {setting.name} = {value!r}, expected {expected}") from None
+    if allowed is None:
+        return found
+    words = isinstance(allowed, tuple)
+    expected, fits = (", ".join(allowed), allowed.__contains__) if words else _RANGES[allowed]
+    if not fits(found):
+        raise ValueError(f"train: {setting.name} = {found!r}, expected {expected}")
+    return found
+
+
+def _plain(kind: type, value: Any) -> Any:
+    """Convert a value to text or a finite number; not a truth value, and not a fraction to int."""
+    if isinstance(value, bool | dict | list | tuple | None):
+        raise ValueError
+    found = kind(value)
+    if kind is not str and not math.isfinite(found):
+        raise ValueError
+    if kind is int and isinstance(value, float) and found != value:
+        raise ValueError
+    return found
+
+
+def _exactly(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError
+    return kind(value)
+
+
+def _several(kind: type, value: Any) -> tuple:
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    return tuple(_plain(kind, part.strip() if isinstance(part, str) else part) for part in parts)
+
+
+_READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "tuple[str": (partial(_several, str), "names with commas between them"),
+    "tuple[float": (partial(_several, float), "numbers with commas between them"),
+    "dict": (partial(_exactly, dict), "names and values"),
+    "bool": (partial(_exactly, bool), "true or false"),
+    "int": (partial(_plain, int), "a whole number"),
+    "float": (partial(_plain, float), "a number"),
+    "str": (partial(_plain, str), "text"),
+}

@@ -1,204 +1,185 @@
-"""A data set for Lightning: batches of train, valid and test on this rank."""
+"""The data of a run: batches of train, valid and test on this rank; and the side of molecules.
+
+The functions `check`, `run_data`, `model_fields` and `new_model` are for molecules;
+:mod:`slicegraph.tasks.domain` has the same for sequences and images.
+"""
 
 import math
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
+import torch
 from torch.utils.data import DataLoader
 from torch_geometric.data import Batch
 
-from slicegraph.data.batch.collate import ENCODING
-from slicegraph.data.batch.loader import molecule_loader
-from slicegraph.data.sequences.sequence_set import SequenceSet
-from slicegraph.data.sets.datasets import DataSet, load
-from slicegraph.data.store.molecule_store import MoleculeStore
-from slicegraph.ops.shortest_paths import MAX_DISTANCE
-from slicegraph.train.checkpoints import epochs_done
-from slicegraph.train.config import TrainConfig
-from slicegraph.train.setting import DEFAULT
+from slicegraph.data.batch import molecule_loader
+from slicegraph.data.datasets import MoleculeDataset, load_dataset
+from slicegraph.data.store import MoleculeStore
+from slicegraph.models import GraphSliceformer, preset
+from slicegraph.nn.mixer import MIXERS
+from slicegraph.ops.paths import MAX_DISTANCE
+from slicegraph.train.config import DEFAULT, TABLE_ONLY, TrainConfig
 from slicegraph.transforms import StructuralEncoding
 
-EVALUATED = ("valid", "test")
-"""The splits whose predictions are written at the end, as far as the data set has them."""
-
-_EVALUATION_BATCH = 128
+_EVALUATION_BATCH = 128  # or more, if a training batch is larger
 
 
-AnyDataSet = DataSet | SequenceSet
-SomeDataSet = TypeVar("SomeDataSet", DataSet, SequenceSet)
+class RunData(pl.LightningDataModule):
+    """The splits of a data set, as batches.
 
-
-class RunData(pl.LightningDataModule, Generic[SomeDataSet]):
-    """The splits of a data set by name, whatever is in it.
-
-    A batch of training is ``batch_size / (ranks * accumulate)`` samples of this rank, so that an
+    A training batch is ``batch_size / (ranks * accumulate)`` samples of this rank, so that an
     update is made of the same samples whatever the number of ranks. In evaluation every sample is
     in exactly one batch of one rank.
+
+    A subclass has ``_load(progress)``, which returns an object like
+    :class:`~slicegraph.data.datasets.MoleculeDataset`, and
+    ``_loader(split, batch_size, **options)``. A `dataset` that is given is not loaded again.
     """
 
-    def __init__(self, config: TrainConfig, dataset: SomeDataSet | None = None) -> None:
+    _load: Any
+    _loader: Any
+
+    def __init__(self, config: TrainConfig, dataset: Any = None) -> None:
         super().__init__()
-        self.config = config
-        self._dataset: SomeDataSet | None = dataset
+        self.config, self.dataset = config, dataset
+        self.rank, self.world = 0, 1
 
-    @property
-    def dataset(self) -> SomeDataSet:
-        """What was loaded; `setup` loads it."""
-        if self._dataset is None:
-            raise RuntimeError(f"{type(self).__name__}: not set up")
-        return self._dataset
-
-    def _load(self, progress: bool) -> SomeDataSet:
-        raise NotImplementedError
-
-    def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:
-        raise NotImplementedError
-
-    def prepare_data(self) -> None:
-        """Fetches and prepares the samples, on one rank of each node."""
-        if self._dataset is None:
-            self._dataset = self._load(progress=True)
+    def prepare_data(self, progress: bool = True) -> None:
+        """Download and prepare the samples, on one rank of each node."""
+        if self.dataset is None:
+            self.dataset = self._load(progress)
 
     def setup(self, stage: str | None = None) -> None:
-        if self._dataset is None:
-            self._dataset = self._load(progress=False)
+        """Load the data set; raise if ranks and parts cannot have equal shares of a batch."""
+        self.prepare_data(progress=False)
+        if self.trainer is not None:
+            self.rank, self.world = self.trainer.global_rank, self.trainer.world_size
+        config = self.config
+        size, parts = config.batch_size or 1, self.world * config.accumulate
+        if size % parts:
+            raise ValueError(
+                f"train: batch_size = {size} cannot be shared evenly by {self.world} ranks in "
+                f"{config.accumulate} parts each; choose a multiple of {parts}"
+            )
+        self.local_batch = size // parts
+
+    def count_updates(self) -> None:
+        """Set the number of epochs and of updates, in each epoch and in all."""
+        config = self.config
+        steps = self.steps_per_epoch = len(self._train_loader().sampler) // config.accumulate
+        self.epochs = max(config.epochs or 1, math.ceil((config.min_steps or 0) / steps))
+        if config.max_steps is not None:  # which may cut the last epoch short
+            self.epochs = math.ceil(config.max_steps / steps)
+        self.total_steps = config.max_steps or self.epochs * steps
 
     @property
     def unit(self) -> str:
-        """The unit of the targets, as the user says it or the data set has it."""
+        """The unit of the targets, from the settings or the data set."""
         return self.dataset.task.unit if self.config.unit is None else self.config.unit
 
     @property
     def remark(self) -> str:
-        """What a user should know about how the data is read, if anything."""
+        """A note for the user on how the data is read, or nothing."""
         return ""
 
     @property
-    def world(self) -> int:
-        return self.trainer.world_size if self.trainer is not None else 1
-
-    @property
-    def rank(self) -> int:
-        return self.trainer.global_rank if self.trainer is not None else 0
-
-    @property
-    def local_batch(self) -> int:
-        """The samples of a training batch on one rank."""
-        whole, parts = self.config.batch_size or 1, self.world * self.config.accumulate
-        if whole % parts:
-            raise ValueError(
-                f"train: batch_size = {whole} cannot be shared evenly by {self.world} ranks in "
-                f"{self.config.accumulate} parts each; choose a multiple of {parts}"
-            )
-        return whole // parts
+    def model_config(self) -> Any:
+        """The configuration of the model that is trained; None before there is one."""
+        module: Any = None if self.trainer is None else self.trainer.lightning_module
+        return getattr(getattr(module, "model", None), "config", None)
 
     @property
     def evaluated(self) -> list[str]:
-        """The splits to evaluate at the end."""
-        return [name for name in EVALUATED if name in self.dataset.splits]
+        """The splits to evaluate at the end of the run."""
+        return [name for name in ("valid", "test") if name in self.dataset.splits]
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """The batches of training, from where the run is: also in the middle of an epoch."""
+        """The training batches from the current update on, also in the middle of an epoch."""
         loader = self._train_loader()
-        sampler: Any = loader.sampler
-        sampler.resume(*self._position(len(sampler)))
+        if self.trainer is not None:
+            epoch, update = divmod(self.trainer.global_step, self.steps_per_epoch)
+            loader.sampler.resume(epoch, update * self.config.accumulate)
         return loader
 
-    def _train_loader(self) -> DataLoader[Any]:
+    def val_dataloader(self) -> DataLoader[Any]:
+        return self._evaluation_loader("valid")
+
+    def test_dataloader(self) -> list[DataLoader[Any]]:
+        return [self._evaluation_loader(name) for name in self.evaluated]
+
+    def _train_loader(self) -> Any:
         config = self.config
         return self._loader("train", self.local_batch, seed=config.seed, parts=config.accumulate)
 
-    def _position(self, batches: int) -> tuple[int, int]:
-        if self.trainer is None:
-            return 0, 0
-        done = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
-        return epochs_done(self.trainer), done % batches
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        return self._loader("valid", self._evaluation_batch, shuffle=False)
-
-    def test_dataloader(self) -> list[DataLoader[Any]]:
-        return [
-            self._loader(name, self._evaluation_batch, shuffle=False) for name in self.evaluated
-        ]
-
-    @property
-    def _evaluation_batch(self) -> int:
-        return max(self.local_batch, _EVALUATION_BATCH)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many updates an epoch has."""
-        sampler: Any = self._train_loader().sampler
-        return len(sampler) // self.config.accumulate
-
-    @property
-    def total_steps(self) -> int:
-        """How many updates the run has."""
-        if self.config.max_steps is not None:
-            return self.config.max_steps
-        return self.epochs * self.steps_per_epoch
-
-    @property
-    def epochs(self) -> int:
-        """How many epochs the run has; the last may be cut short by ``max_steps``."""
-        steps, config = self.steps_per_epoch, self.config
-        if config.max_steps is not None:
-            return math.ceil(config.max_steps / steps)
-        return max(config.epochs or 1, math.ceil((config.min_steps or 0) / steps))
+    def _evaluation_loader(self, split: str) -> DataLoader[Any]:
+        return self._loader(split, max(self.local_batch, _EVALUATION_BATCH), shuffle=False)
 
 
-class MoleculeData(RunData[DataSet]):
+class MoleculeRunData(RunData):
     """The splits of a data set of molecules."""
 
-    def _load(self, progress: bool) -> DataSet:
+    def _load(self, progress: bool) -> MoleculeDataset:
         config = self.config
-        options: dict[str, Any] = {}
-        if config.is_table:
-            chosen = {
-                "smiles": config.smiles,
-                "targets": config.targets,
-                "split": config.split,
-                "fractions": config.fractions,
-                "seed": config.split_seed,
-                "task": config.task,
-                "metric": config.metric,
-            }
-            options = {name: value for name, value in chosen.items() if value is not None}
-        return load(config.data or DEFAULT, config.root, progress=progress, **options)
+        options = {name: getattr(config, name) for name in TABLE_ONLY}
+        options["seed"] = options.pop("split_seed")
+        options = {name: value for name, value in options.items() if value is not None}
+        return load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
+
+    def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Batch]:
+        options |= {"rank": self.rank, "world": self.world, "num_workers": self.config.workers}
+        if (config := self.model_config) is not None:
+            distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
+            pairs = MIXERS[config.mixer].needs_pairs
+            options["encode"] = StructuralEncoding(distance, hops) if pairs else None
+        return molecule_loader(self.split(split), batch_size, **options)
 
     def split(self, name: str) -> MoleculeStore:
         """The molecules of a split."""
         return self.dataset.store[self.dataset.splits[name]]
 
-    def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Batch]:
-        return molecule_loader(
-            self.split(split),
-            batch_size,
-            encode=self._encoding(),
-            rank=self.rank,
-            world=self.world,
-            num_workers=self.config.workers,
-            **options,
-        )
 
-    def _encoding(self) -> StructuralEncoding | None:
-        """What the model reads of a graph, if there is a model yet."""
-        module: Any = None if self.trainer is None else self.trainer.lightning_module
-        config = getattr(getattr(module, "model", None), "config", None)
-        if config is None:
-            return ENCODING
-        if config.mixer == "sort":
-            return None
-        return StructuralEncoding(min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops))
+run_data = MoleculeRunData
 
-    def mean_and_deviation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Of each target over the known labels of train; a deviation of 0 counts as 1."""
-        labels = self.split("train").labels.astype(np.float64)
-        for target, name in enumerate(self.dataset.task.target_names):
-            if np.isnan(labels[:, target]).all():
-                raise ValueError(f"train: target {name!r} has no label in the training split")
-        deviation = np.nanstd(labels, axis=0)
-        deviation[deviation == 0] = 1.0
-        return tuple(np.nanmean(labels, axis=0).tolist()), tuple(deviation.tolist())
+
+def check(config: TrainConfig) -> None:
+    """Raise for a preset or model fields that are wrong, before any data is prepared."""
+    if config.init is None:
+        with torch.device("meta"):
+            new_model(config, config.model)
+
+
+def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
+    """The fields of the model's configuration that the data decides."""
+    task, mean, deviation = data.dataset.task, None, None
+    if task.kind == "regression" and config.standardise:
+        labels = data.split("train").labels.astype(np.float64)
+        if (empty := np.isnan(labels).all(0)).any():
+            name = task.target_names[empty.argmax()]
+            raise ValueError(f"train: target {name!r} has no label in the training split")
+        spread = np.nanstd(labels, axis=0)
+        mean = tuple(np.nanmean(labels, axis=0).tolist())
+        deviation = tuple(np.where(spread == 0, 1.0, spread).tolist())
+    fields: dict[str, Any] = {
+        "num_targets": task.num_targets,
+        "task": task.kind,
+        "target_names": task.target_names,
+        "unit": data.unit,
+        "target_mean": mean,
+        "target_std": deviation,
+    }
+    if task.kind == "multiclass":
+        fields["num_classes"] = task.num_classes
+    if config.init is None:
+        meta = data.dataset.store.meta
+        vocabularies = {
+            "node_vocabulary": tuple(meta["atom_vocabulary"]),
+            "edge_vocabulary": tuple(meta["bond_vocabulary"]) or None,
+        }
+        fields |= {name: value for name, value in vocabularies.items() if name not in config.model}
+    return fields
+
+
+def new_model(config: TrainConfig, fields: dict[str, Any]) -> GraphSliceformer:
+    """Make a model of the preset with random weights."""
+    return GraphSliceformer(preset(config.preset or DEFAULT, **fields))

@@ -1,76 +1,107 @@
-"""The model in Lightning's hands: loss, optimizer, schedule, evaluation."""
+"""The Lightning module: loss, optimizer, schedule and evaluation of a model."""
 
 import math
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from slicegraph.train.adversarial import adversarial_loss
-from slicegraph.train.bad_batch import BadLoss
+from slicegraph.models import GraphSliceformer
+from slicegraph.models.base import CONFIG_FILE, load, read_config
+from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
-from slicegraph.train.data import MoleculeData
-from slicegraph.train.evaluation import Evaluation, evaluate
-from slicegraph.train.gather import Gathered, sum_over_ranks
-from slicegraph.train.initial_model import initial_model
-from slicegraph.train.label_mean import LabelMean
-from slicegraph.train.loss import Loss, LossSum, loss_of
-from slicegraph.train.schedule import warmup_and_decay
-from slicegraph.train.sequence_data import SequenceData
-from slicegraph.train.weight_decay import parameter_groups
+from slicegraph.train.data import RunData
+from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 
-_WARMUP = 0.06
+# Fields that may differ from those of the model that a run starts from.
+_NOT_ENCODER = (
+    *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
+    *("target_std", "words", "dropout", "attention_dropout", "input_dropout"),
+)
+
+
+class TrainingError(RuntimeError):
+    """A run that cannot go on; the message gives the reason and the remedy."""
+
+
+class BadLoss(TrainingError):
+    """A loss or a score that is NaN or infinite, for samples at these positions in the store."""
+
+    def __init__(self, loss: float, positions: list[int], step: int) -> None:
+        super().__init__(f"the loss is {loss} after {step} updates")
+        self.loss, self.positions, self.step = loss, positions, step
 
 
 class TrainingModule(pl.LightningModule):
     """Trains a model of :mod:`slicegraph.models`, which it makes for the data.
 
     The loss of an update is the mean over its known labels on *all* ranks and in all parts of the
-    batch, by :class:`~slicegraph.train.label_mean.LabelMean`. So ranks and parts with a molecule
-    more or less give what one process with all of them would.
+    batch, by :class:`LabelMean`, so that it is the update of one process with the whole batch.
+    `domain` is the module with `model_fields` and `new_model`: :mod:`slicegraph.train.data` for
+    molecules, :mod:`slicegraph.tasks.domain` for sequences and images.
     """
 
     model: Any
-    loss: Loss
 
-    def __init__(self, config: TrainConfig) -> None:
+    def __init__(self, config: TrainConfig, domain: Any = molecules) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.domain = config, domain
         self.batch: Any = None
         self.evaluations: dict[str, Evaluation] = {}
+        self._scores: dict[int, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
         self._ready = False
 
     @property
-    def data(self) -> MoleculeData | SequenceData:
+    def data(self) -> RunData:
         return self.trainer.datamodule  # type: ignore[attr-defined]
 
     def setup(self, stage: str) -> None:
         if self._ready:
             return
-        pl.seed_everything(self.config.seed, verbose=False)
-        self.model = initial_model(self.config, self.data)
-        task = self.data.dataset.task
-        self.loss = loss_of(task.kind, task.metric)
-        self._mean = LabelMean(self.trainer.world_size, self.config.accumulate)
-        score: Callable[[Any], Tensor] = self.model.score
-        if self.config.compile:
-            score = torch.compile(score, dynamic=True)
-        self._score = score
+        dataset, config = self.data.dataset, self.config
+        labels = dataset.labels(dataset.splits["valid"])
+        try:
+            score(dataset, labels, np.zeros(labels.shape))
+        except ValueError as error:
+            raise ValueError(
+                f"train: split 'valid' of {dataset.name} cannot be scored: {error}; choose another "
+                "split, split_seed, fractions or metric"
+            ) from None
+        pl.seed_everything(config.seed, verbose=False)
+        fields: dict[str, Any] = self.domain.model_fields(config, self.data)
+        for name, value in config.model.items():
+            if name in fields and value != fields[name]:
+                raise ValueError(f"train: model.{name} is decided by the data, not by a setting")
+        for name in ("dropout", "attention_dropout"):
+            if (rate := getattr(config, name)) is not None:
+                fields[name] = rate
+        fields |= config.model
+        if config.init is None:
+            self.model = self.domain.new_model(config, fields)
+        else:
+            self.model = model_from(Path(config.init), fields, config.model)
+        self.data.count_updates()
+        self._mean = LabelMean(self.trainer.world_size, config.accumulate)
+        self._score = self.model.score
+        if config.compile:
+            self._score = torch.compile(self._score, dynamic=True)
         self._ready = True
 
     def configure_optimizers(self) -> Any:
         config, total = self.config, self.data.total_steps
-        lr, end_lr = config.lr or 0.0, config.end_lr or 0.0
-        warmup = config.warmup_steps
-        if warmup is None:
-            warmup = math.ceil(_WARMUP * total)
+        lr, end_lr, warmup = config.lr or 0.0, config.end_lr or 0.0, config.warmup_steps
+        warmup = math.ceil(0.06 * total) if warmup is None else warmup
         groups = parameter_groups(self.model, config.weight_decay or 0.0)
-        # Lightning clips no gradients of a fused optimizer in mixed precision.
-        fused = config.precision == "32-true"
-        optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
+        # Lightning does not clip the gradients of a fused optimizer in mixed precision.
+        optimizer = torch.optim.AdamW(groups, lr=lr, fused=config.precision == "32-true")
         factor = warmup_and_decay(lr, warmup, total, end_lr)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
@@ -79,20 +110,15 @@ class TrainingModule(pl.LightningModule):
         }
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
-        self.batch = batch
-        found: LossSum
+        self.batch, config = batch, self.config
 
-        def local_loss() -> Tensor:
-            nonlocal found
-            found = self.loss(self.model, self._score(batch), batch.y)
-            return found.total
+        def loss() -> tuple[Tensor, Tensor]:
+            return loss_of(self.data.dataset.task, self.model, self._score(batch), batch.y)
 
-        if self.config.flag_steps:
-            config = self.config
-            total = adversarial_loss(self.model, local_loss, config.flag_steps, config.flag_size)
-        else:
-            total = local_loss()
-        sums = sum_over_ranks(torch.stack([total.detach().double(), found.count.double()]))
+        if config.flag_steps:
+            loss = partial(adversarial_loss, self.model, loss, config.flag_steps, config.flag_size)
+        total, count = loss()
+        sums = sum_over_ranks(torch.stack([total.detach().double(), count.double()]))
         if not bool(sums.isfinite().all()):
             raise BadLoss(float(total.detach()), batch.index.tolist(), self.trainer.global_step)
         if self.trainer.loggers:
@@ -102,43 +128,240 @@ class TrainingModule(pl.LightningModule):
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         self._mean.finish(self.model.parameters())
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate(batch, 0)
-
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(batch, dataloader_idx)
-
-    def _evaluate(self, batch: Any, split: int) -> None:
         scores = self._score(batch).float()
         if not bool(scores.isfinite().all()):
             raise BadLoss(math.nan, batch.index.tolist(), self.trainer.global_step)
-        self._gathered.setdefault(split, Gathered()).add(batch.index, scores)
+        own = (batch.index.cpu().numpy(), scores.detach().cpu().numpy())
+        self._scores[dataloader_idx].append(own)
 
-    def on_validation_epoch_start(self) -> None:
-        self._gathered: dict[int, Gathered] = {}
-
-    def on_test_epoch_start(self) -> None:
-        self._gathered = {}
+    validation_step = test_step
 
     def on_validation_epoch_end(self) -> None:
-        found = self._result("valid", 0)
-        if found.score is None:
-            raise ValueError(f"train: valid cannot be scored: {found.reason}")
+        self._evaluate("valid", 0)
         if self.trainer.loggers:
+            found: Any = self.evaluations["valid"]
             self.log("valid_loss", found.loss)
             self.log(f"valid_{self.data.dataset.task.metric}", found.score)
 
     def on_test_epoch_end(self) -> None:
         for number, split in enumerate(self.data.evaluated):
-            self._result(split, number)
+            self._evaluate(split, number)
 
-    def _result(self, split: str, number: int) -> Evaluation:
-        scores = self._gathered[number].in_order(self.data.dataset.splits[split])
-        self.evaluations[split] = evaluate(self.model, self.loss, self.data.dataset, split, scores)
-        return self.evaluations[split]
+    @torch.no_grad()
+    def _evaluate(self, split: str, number: int) -> None:
+        """Evaluate the scores of a split, those of the data loader with this number."""
+        model, dataset, task = self.model, self.data.dataset, self.data.dataset.task
+        labels = dataset.labels(dataset.splits[split])
+        scores = scores_in_order(self._scores.pop(number), dataset.splits[split]).to(self.device)
+        total, count = loss_of(task, model, scores, torch.from_numpy(labels).to(self.device))
+        mean = float(total / count) if count else math.nan
+        if task.kind == "multiclass":
+            scores = scores.argmax(-1)
+        else:
+            scores = scores.double().sigmoid() if task.kind == "binary" else model.rescale(scores)
+        values, reason, result = scores.cpu().numpy(), "", None
+        try:
+            result = score(dataset, labels, values)
+        except ValueError as error:
+            reason = str(error)
+        self.evaluations[split] = Evaluation(values, mean, result, reason)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["hyper_parameters"] = {
             "model": {"model": type(self.model).__name__, **asdict(self.model.config)},
             "train": asdict(self.config),
         }
+
+
+def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:
+    """Make a model with the weights of a saved one, or of a Graphormer folder of transformers.
+
+    `fields` are the fields of the configuration that the data and the user decide, `given` those of
+    the user.
+    """
+    if (path / CONFIG_FILE).is_file() and read_config(path).get("model_type") == "graphormer":
+        return GraphSliceformer.from_huggingface(path, **fields).train()
+    old = load(path)
+    before = asdict(old.config)
+    if not set(fields) <= set(before):
+        raise ValueError(f"train: {path} is a {type(old).__name__}, a model for other data")
+    model = type(old)(type(old.config)(**(before | fields)))
+    weights, drawn = old.state_dict(), []
+    for name, tensor in model.state_dict().items():
+        if name in weights and weights[name].shape == tensor.shape:
+            tensor.copy_(weights[name])
+        else:
+            drawn.append(name)
+    if not all("head." in name for name in drawn):
+        differ = {
+            name: f"{name}: {before[name]!r:.40} in it, {now!r:.40} here"
+            for name, now in asdict(model.config).items()
+            if now != before[name] and name not in _NOT_ENCODER
+        }
+        what, remedy = "task", "start from a model of such data, or leave out init"
+        if set(differ) <= set(given):
+            what, remedy = "settings", "leave out the settings of the model that differ"
+        text = ", ".join(differ.values())
+        raise ValueError(f"train: the model of {path} does not fit the {what} ({text}); {remedy}")
+    if drawn:
+        say(f"init: the head of {path} has another size; the new head starts from random weights")
+    if fields.get("words") and not old.config.words:
+        say(
+            f"init: {path} was saved without its words; its word embeddings are of use only if the "
+            "words were found in the same texts"
+        )
+    return model
+
+
+def loss_of(task: Any, model: Any, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss of a task, summed over the labels that are not NaN, and their number.
+
+    It is the cross entropy, the absolute error, or the squared error if the metric is RMSE, of
+    scores ``[B, targets]`` (``[B, targets, classes]`` for several classes) and labels
+    ``[B, targets]``, which a regression standardises.
+    """
+    known = ~labels.isnan()
+    if task.kind == "multiclass":
+        scores, classes = scores.flatten(0, 1).float(), torch.where(known, labels, -1).long()
+        options: Any = {"ignore_index": -1, "reduction": "sum"}
+        return functional.cross_entropy(scores, classes.flatten(), **options), known.sum()
+    loss: Any = functional.mse_loss if task.metric == "rmse" else functional.l1_loss
+    if task.kind == "binary":
+        loss = functional.binary_cross_entropy_with_logits
+    if model.target_mean is not None and model.target_std is not None:
+        labels = (labels - model.target_mean) / model.target_std
+    each = loss(scores.float(), torch.where(known, labels, 0).float(), reduction="none")
+    return torch.where(known, each, 0).sum(), known.sum()
+
+
+class LabelMean:
+    r"""Weights that turn the loss sums of ranks and parts into the mean of an update.
+
+    With sums :math:`s_{rk}` and :math:`c_k` labels on all ranks :math:`r` in part :math:`k`, the
+    gradient is that of :math:`\sum_{rk} s_{rk} / \sum_k c_k`. DDP averages the ranks and Lightning
+    the parts, and the labels of later parts are not known yet. So all parts are divided by
+    :math:`c_1`, and the gradient by :math:`\sum_k c_k / c_1` before the update.
+    """
+
+    def __init__(self, world: int, parts: int) -> None:
+        self.world, self.parts = world, parts
+        self._first: Tensor | None = None
+        self._total: Any = 0.0
+
+    def weight(self, count: Tensor) -> Tensor:
+        """The factor of a rank's loss sum in a part with `count` labels on all ranks."""
+        if self._first is None:
+            self._first = count.clamp(min=1)
+        self._total = self._total + count
+        return self.world * self.parts / self._first
+
+    @torch.no_grad()
+    def finish(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Scale the gradient to that of the mean; the next part starts a new update."""
+        first, total = self._first, self._total
+        self._first, self._total = None, 0.0
+        if self.parts == 1 or first is None:
+            return
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad.mul_((first / total.clamp(min=1)).to(parameter.grad.dtype))
+
+
+def adversarial_loss(
+    model: Any, loss: Callable[[], tuple[Tensor, Tensor]], steps: int, size: float
+) -> tuple[Tensor, Tensor]:
+    """The loss and the number of labels, with adversarial noise on the embedding of the atoms.
+
+    The noise starts uniform in ``-size..size``, and each step adds ``size`` with the sign of its
+    gradient, as in `"Robust Optimization as Data Augmentation for Large-scale Graphs"
+    <https://arxiv.org/abs/2010.09891>`_ (FLAG); the weights learn from the last step alone.
+    """
+    noise: Any = None
+
+    def add(module: torch.nn.Module, inputs: Any, x: Tensor) -> Tensor:
+        nonlocal noise
+        if noise is None:
+            noise = torch.empty_like(x).uniform_(-size, size).detach().requires_grad_()
+        return x + noise
+
+    handle = model.embedding.register_forward_hook(add)
+    try:
+        for _ in range(steps):
+            (slope,) = torch.autograd.grad(loss()[0], noise)
+            noise = (noise.detach() + size * slope.sign()).requires_grad_()
+        noise = noise.detach()
+        return loss()
+    finally:
+        handle.remove()
+
+
+def warmup_and_decay(
+    lr: float, warmup_steps: int, total_steps: int, end_lr: float = 0.0
+) -> Callable[[int], float]:
+    """The learning rate of each update as a multiple of ``lr``; the schedule of Graphormer.
+
+    Update ``t`` (from 0) has ``lr (t + 1) / warmup_steps`` as long as that is not above ``lr``;
+    then the rate falls to ``end_lr``, which update ``total_steps - 1`` and later ones have.
+
+    Example:
+        >>> factor = warmup_and_decay(lr=1.0, warmup_steps=2, total_steps=5)
+        >>> [round(factor(step), 3) for step in range(5)]
+        [0.5, 1.0, 0.667, 0.333, 0.0]
+    """
+
+    def factor(step: int) -> float:
+        number = step + 1
+        if number <= warmup_steps:
+            return number / warmup_steps
+        left = max(0, total_steps - number) / max(1, total_steps - max(1, warmup_steps))
+        return min(1.0, left) * (1 - end_lr / lr) + end_lr / lr
+
+    return factor
+
+
+def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Split the parameters into those with weight decay and those without, for an optimizer.
+
+    Only the matrices of linear layers decay; norms, biases and embedding tables do not. A small
+    entry of a table means that an atom is rare, not that it is unimportant.
+    """
+    linear = (module for module in model.modules() if isinstance(module, torch.nn.Linear))
+    matrices = {id(module.weight) for module in linear}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in trained if id(p) in matrices], "weight_decay": weight_decay},
+        {"params": [p for p in trained if id(p) not in matrices], "weight_decay": 0.0},
+    ]
+
+
+class Evaluation(NamedTuple):
+    """The predictions of a split and their score."""
+
+    values: np.ndarray  # [n, targets]: in their unit, probabilities of class 1, or class numbers
+    loss: float  # the mean over the known labels; NaN if there are none
+    score: float | None  # None if the metric is not defined
+    reason: str  # why it is not defined
+
+
+def score(dataset: Any, labels: np.ndarray, values: np.ndarray) -> float:
+    """The metric of a data set, by OGB's evaluator."""
+    dataset.evaluator.reset()
+    dataset.evaluator.update(y_true=labels, y_pred=values)
+    return dataset.evaluator.compute()
+
+
+def scores_in_order(found: list[tuple[np.ndarray, np.ndarray]], positions: np.ndarray) -> Tensor:
+    """The scores of all ranks in the order of `positions`; raise unless each occurs once.
+
+    `found` are the batches of this rank: positions in the store ``[B]`` and scores ``[B, ...]``.
+    """
+    own = tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+    ranks = zip(*gather_from_ranks(own), strict=True)
+    index, scores = (np.concatenate(parts) for parts in ranks)
+    order, wanted = np.argsort(index, kind="stable"), np.argsort(positions, kind="stable")
+    if not np.array_equal(index[order], positions[wanted]):
+        raise RuntimeError(f"evaluation: {len(index)} predictions for {len(positions)} samples")
+    result = np.empty_like(scores)
+    result[wanted] = scores[order]
+    return torch.from_numpy(result)

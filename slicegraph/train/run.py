@@ -1,46 +1,24 @@
 """A run from its settings to its results."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_only
 
-from slicegraph.data.sequences.contents import Request
-from slicegraph.data.sequences.tasks import check_request
-from slicegraph.models import GraphSliceformer, preset
-from slicegraph.train.bad_batch import (
-    BadLoss,
-    TrainingError,
-    describe_out_of_memory,
-    is_out_of_memory,
-    save_bad_batch,
-)
-from slicegraph.train.checkpoints import RunCheckpoint
+from slicegraph import __version__
+from slicegraph.registry import task_domain
+from slicegraph.train import callbacks, machine
+from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
-from slicegraph.train.data import MoleculeData
-from slicegraph.train.freed_memory import freed_memory_kept
-from slicegraph.train.log_table import LogTable
-from slicegraph.train.loggers import check_logger
-from slicegraph.train.module import TrainingModule
-from slicegraph.train.progress import Progress
-from slicegraph.train.random_state import RandomState
-from slicegraph.train.result import RunResult, write_results
-from slicegraph.train.run_folder import RunFolder, refuse_used
-from slicegraph.train.sequence_data import SequenceData
-from slicegraph.train.setting import DEFAULT
-from slicegraph.train.start import RunStart
-from slicegraph.train.stop import StepLimit, StopOnSignal, Stopped
-from slicegraph.train.task_model import preset_model
-from slicegraph.train.task_presets import TASK_PRESETS
-from slicegraph.train.trainer import cpu_threads, default_precision, make_trainer, quiet_lightning
-from slicegraph.train.weight_average import WeightAverage
+from slicegraph.train.module import BadLoss, TrainingError, TrainingModule
+from slicegraph.train.run_folder import BEST, LAST, RunFolder, RunResult, refuse_used
 
 
 def train(
@@ -50,15 +28,15 @@ def train(
     command: str | None = None,
     progress: bool = True,
 ) -> RunResult:
-    """Trains a model and evaluates it; everything is in the folder of the run.
+    """Train a model and evaluate it; all results are in the folder of the run.
 
     Args:
         config: the settings, or a dict of them; by default `mini` on `mini`.
-        resume: the folder of a run to go on with instead, from its last checkpoint, or from the
-            beginning if it has none. On one CPU process it ends with the same weights as if it had
-            not been interrupted.
+        resume: the folder of an interrupted run to go on with instead, from its last checkpoint,
+            or from the beginning if it has none. On one CPU process it ends with the same weights
+            as without the interruption.
         command: the command that repeats the run, to be kept with it.
-        progress: whether to show how it goes.
+        progress: whether to show the progress.
 
     Example:
         >>> result = slicegraph.train(TrainConfig(data="csv:my.csv", targets=("logS",)))
@@ -66,105 +44,126 @@ def train(
     """
     if resume is not None and config is not None:
         raise ValueError("train: a run is resumed with its own settings; leave out config")
+    folder = RunFolder(resume)
     if resume is not None:
-        folder = RunFolder.reopen(resume)
-        settings = folder.config
+        config = folder.config
     else:
-        given = TrainConfig.from_dict(config) if isinstance(config, dict) else config
-        settings = (given or TrainConfig()).resolved()
-        precision = settings.precision or default_precision(settings.accelerator)
-        settings = replace(settings, precision=precision)
-        _check_early(settings)
-        folder = RunFolder()
-    with quiet_lightning(), cpu_threads(settings.threads), freed_memory_kept():
-        return _Run(settings, folder, resume is not None, command, progress).result()
+        config = TrainConfig.from_dict(config) if isinstance(config, dict) else config
+        config = (config or TrainConfig()).resolved()
+        config = replace(
+            config, precision=config.precision or machine.default_precision(config.accelerator)
+        )
+    domain = task_domain() if config.is_task else molecules
+    if resume is None:  # what is wrong with the settings is found before the data is prepared
+        domain.check(config)
+        machine.check_logger(config.logger)
+        if config.out is not None:
+            rank_zero_only(refuse_used)(Path(config.out))
+
+    data, module = domain.run_data(config), TrainingModule(config, domain)
+    log = callbacks.LogTable(folder, progress)
+    checkpoint = callbacks.RunCheckpoint(folder, config.checkpoint_steps, config.patience or 0)
+    steps = [
+        callbacks.RunStart(config, folder, command, progress),
+        callbacks.RandomState(config.seed),
+        *([callbacks.WeightAverage(config.ema)] if config.ema else []),
+        log,
+        callbacks.StepLimit(),
+        checkpoint,
+    ]
+    with (
+        machine.quiet_lightning(),
+        machine.cpu_threads(config.threads),
+        machine.freed_memory_kept(),
+    ):
+        trainer = machine.make_trainer(config, steps)
+        with _state_written(folder, module, data):
+            saved = resume is not None and (folder.path / LAST).is_file()
+            trainer.fit(module, datamodule=data, ckpt_path=folder.path / LAST if saved else None)
+            best = torch.load(folder.path / BEST, map_location="cpu", weights_only=True)
+            module.load_state_dict(best["state_dict"])
+            trainer.test(module, datamodule=data, verbose=False)
+            return _write_results(module, log, checkpoint.best_epoch)
 
 
-def _check_early(config: TrainConfig) -> None:
-    """What can be seen to be wrong before the data is prepared, and processes are started."""
-    if config.task in TASK_PRESETS:
-        check_request(Request(config.task, examples=config.examples))
-    if config.init is None:
-        with torch.device("meta"):
-            if config.task in TASK_PRESETS:
-                preset_model(config.preset, config.model)
-            else:
-                GraphSliceformer(preset(config.preset or DEFAULT, **config.model))
-    check_logger(config.logger)
-    if config.out is not None:
-        rank_zero_only(refuse_used)(Path(config.out))
-
-
-class _Run:
-    """The parts of a run, put together."""
-
-    def __init__(
-        self,
-        config: TrainConfig,
-        folder: RunFolder,
-        resumed: bool,
-        command: str | None,
-        progress: bool,
-    ) -> None:
-        self.config, self.folder, self.resumed = config, folder, resumed
-        self.data: MoleculeData | SequenceData
-        self.data = (SequenceData if config.task in TASK_PRESETS else MoleculeData)(config)
-        self.module = TrainingModule(config)
-        self.log = LogTable(folder)
-        self.checkpoint = RunCheckpoint(folder, config.checkpoint_steps, config.patience or 0)
-        callbacks: list[Callback] = [
-            RunStart(config, folder, command, progress),
-            RandomState(config.seed),
-            *([WeightAverage(config.ema)] if config.ema else []),
-            self.log,
-            Progress(self.log, progress),
-            StepLimit(),
-            StopOnSignal(self.checkpoint),
-            self.checkpoint,
-        ]
-        self.trainer: pl.Trainer = make_trainer(config, callbacks)
-
-    def result(self) -> RunResult:
-        with self._noting_the_end():
-            resumed = self.resumed and self.folder.last.is_file()
-            last = str(self.folder.last) if resumed else None
-            self.trainer.fit(self.module, datamodule=self.data, ckpt_path=last)
-            self._take_best_weights()
-            self.trainer.test(self.module, datamodule=self.data, verbose=False)
-            return write_results(
-                self.folder, self.module, self.trainer, self.log, self.checkpoint.best_epoch
-            )
-
-    def _take_best_weights(self) -> None:
-        best = torch.load(self.folder.best, map_location="cpu", weights_only=True)
-        self.module.load_state_dict(best["state_dict"])
-
-    @contextmanager
-    def _noting_the_end(self) -> Iterator[None]:
-        try:
-            yield
-        except Stopped as stopped:
-            self._set_state("stopped", str(stopped))
-            raise
-        except BadLoss as error:
-            path = self.folder.path
-            if not isfinite(error.loss):
-                path = save_bad_batch(self.folder.path, error, self.data.dataset)
-            self._set_state("failed", str(error))
-            raise TrainingError(
-                f"train: {error}; its {self.data.dataset.noun} are in {path}"
-            ) from None
-        except BaseException as error:
-            if is_out_of_memory(error):
-                noun = self.data.dataset.noun if self.module.batch is not None else ""
-                text = describe_out_of_memory(self.module.batch, noun, self.config.accumulate)
-                self._set_state("failed", text)
-                raise TrainingError(f"train: {text}") from error
-            self._set_state("failed", f"{type(error).__name__}: {error}")
-            raise
-        self._set_state("finished", "")
+@contextmanager
+def _state_written(folder: RunFolder, module: TrainingModule, data: Any) -> Iterator[None]:
+    """Write to the folder how the run ended; explain a bad loss and too little memory."""
 
     @rank_zero_only
-    def _set_state(self, state: str, reason: str) -> None:
-        if self.folder.claimed:
-            self.folder.set_state(state, reason)
+    def set_state(state: str, reason: str = "") -> None:
+        if folder.path is not None:
+            folder.set_state(state, reason)
+
+    try:
+        yield
+    except callbacks.Stopped as stopped:
+        set_state("stopped", str(stopped))
+        raise
+    except BadLoss as error:
+        path = folder.path
+        if not isfinite(error.loss):
+            path = folder.write_bad_batch(data.dataset, error.positions, error.loss, error.step)
+        set_state("failed", str(error))
+        raise TrainingError(f"train: {error}; its {data.dataset.noun} are in {path}") from None
+    except BaseException as error:
+        if machine.is_out_of_memory(error):
+            reason = _describe_memory(module, data)
+            set_state("failed", reason)
+            raise TrainingError(f"train: {reason}") from error
+        set_state("failed", f"{type(error).__name__}: {error}")
+        raise
+    set_state("finished")
+
+
+def _describe_memory(module: TrainingModule, data: Any) -> str:
+    """Name the batch that did not fit into memory, and the remedy."""
+    batch = module.batch
+    if batch is None:
+        return "out of memory before the first batch; choose a smaller preset"
+    noun, atoms = data.dataset.noun, hasattr(batch, "ptr")
+    sizes = batch.ptr.diff() if atoms else batch.sizes
+    return (
+        f"out of memory at a batch of {len(sizes)} {noun} with {int(sizes.sum())} "
+        f"{'atoms' if atoms else 'elements'}, {int(sizes.max())} in the largest (position "
+        f"{int(batch.index[sizes.argmax()])} of the store); cut each batch into more parts with "
+        f"accumulate = {2 * module.config.accumulate}, or choose a smaller batch_size or preset"
+    )
+
+
+def _write_results(module: TrainingModule, log: callbacks.LogTable, best_epoch: int) -> RunResult:
+    """Write the model, the metrics and the predictions on the first rank."""
+    trainer, folder = module.trainer, log.folder
+    dataset, evaluations = module.data.dataset, module.evaluations
+    scores = {split: found.score for split, found in evaluations.items()}
+    device = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    metrics = {
+        "metric": dataset.evaluator.name,
+        "unit": module.data.unit,
+        "higher_is_better": dataset.evaluator.higher_is_better,
+        "test": scores.get("test"),
+        "valid": scores.get("valid"),
+        "train_seconds": round(log.seconds, 3),
+        f"{dataset.noun}_per_second": round(log.samples_per_second, 1),
+        "parameters": sum(p.numel() for p in module.model.parameters()),
+        "epochs": len(log.rows),
+        "best_epoch": best_epoch,
+        "steps": log.rows[-1]["step"],
+        "device": f"{trainer.world_size} x {name}",
+        "versions": {
+            "slicegraph": __version__,
+            **{name: version(name) for name in ("torch", "lightning", "numpy")},
+            "python": platform.python_version(),
+        },
+    }
+    if metrics["test"] is None:
+        found = evaluations.get("test")
+        metrics["test_reason"] = found.reason if found else "the data set has no split 'test'"
+    if trainer.is_global_zero:
+        module.model.save(folder.path / "model")
+        for split, found in evaluations.items():
+            folder.write_predictions(dataset, split, found.values)
+        folder.write("metrics.json", metrics)
+    chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
+    return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)

@@ -1,137 +1,203 @@
-"""The folder of a run: claimed once, never written over."""
+"""The folder of a run: created once, never overwritten; its settings, state and results."""
 
+import csv
+import io
 import json
 import os
 import shlex
 import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from slicegraph.data.store.atomic_file import write_atomically
-from slicegraph.train.config import TrainConfig
+import numpy as np
 
-CONFIG, STATUS, COMMAND, LOG = "config.yaml", "status.json", "command.txt", "log.csv"
+from slicegraph.data.datasets.qm9 import shipped_folder
+from slicegraph.files import write_atomically
+from slicegraph.predict.table import labelled_table
+from slicegraph.train.config import FILE_PREFIX, TrainConfig
+
 RUNS = Path("runs")
-_REMEDY = "go on with it by --resume, or choose another --out"
+BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+_CONFIG, _STATUS = "config.yaml", "status.json"
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Writes a JSON file, whole or not at all."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a finished run.
 
+    Args:
+        folder: the folder of the run.
+        model: the folder of the best model.
+        metric: the title of the metric, such as "MAE".
+        unit: the unit of the targets.
+        test: the metric on the test split; None if its labels are not known.
+        valid: the metric on the validation split.
+        metrics: everything in metrics.json.
+    """
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file, whole or not at all."""
-    write_atomically(path, [text.encode()])
+    folder: Path
+    model: Path
+    metric: str
+    unit: str
+    test: float | None
+    valid: float | None
+    metrics: dict[str, Any]
+
+    def __str__(self) -> str:
+        split, score = ("valid", self.valid) if self.test is None else ("test", self.test)
+        return f"{split} {self.metric} {score:.3f} {self.unit}".rstrip()
 
 
 class RunFolder:
     """A folder with the settings, the state and the results of one run.
 
-    Args:
-        path: of a run that exists; None until `claim` makes one.
+    Every file is written whole or not at all. The path is None until `claim` creates the folder.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self._path = None if path is None else Path(path)
+        self.path: Any = None if path is None else Path(path)
 
-    @property
-    def claimed(self) -> bool:
-        """Whether it is known which folder it is."""
-        return self._path is not None
-
-    @property
-    def path(self) -> Path:
-        if self._path is None:
-            raise RuntimeError("RunFolder: not claimed")
-        return self._path
-
-    @path.setter
-    def path(self, path: Path) -> None:
-        self._path = path
-
-    def claim(self, config: TrainConfig, command: str | None = None) -> None:
-        """Makes the folder of a new run; an existing one that is not empty is refused by name."""
-        path = _new_folder(config) if config.out is None else _empty_folder(Path(config.out))
-        write_text(path / CONFIG, config.to_yaml())
-        again = shlex.join(["slicegraph", "train", "--config", str(path / CONFIG), "--out", "NEW"])
-        write_text(path / COMMAND, (command or again) + "\n")
+    def claim(self, config: TrainConfig, command: str | None = None) -> Path:
+        """Create the folder of a new run; raise if the path exists and is not empty."""
+        if config.out is None:  # runs/DATE-DATA-PRESET, with a number if it exists
+            data = str(config.data or config.task).removeprefix(FILE_PREFIX)
+            data = Path(data).name.split(".")[0]
+            name = f"{time.strftime('%Y%m%d-%H%M%S')}-{data}-{config.preset}"
+            for number in count(1):
+                path = RUNS / (name if number == 1 else f"{name}-{number}")
+                with suppress(FileExistsError):
+                    path.mkdir(parents=True)
+                    break
+        else:
+            path = Path(config.out)
+            refuse_used(path)
+            path.mkdir(parents=True, exist_ok=True)
         self.path = path
+        self.write(_CONFIG, config.to_yaml())
+        again = shlex.join(["slicegraph", "train", "--config", str(path / _CONFIG), "--out", "NEW"])
+        self.write("command.txt", (command or again) + "\n")
         self.set_state("running")
-
-    @classmethod
-    def reopen(cls, path: str | Path) -> "RunFolder":
-        """The folder of a run that shall go on: from its last checkpoint, or from the beginning."""
-        folder = cls(path)
-        if not (folder.path / CONFIG).is_file():
-            raise FileNotFoundError(f"train: {path} is no run to resume, it has no {CONFIG}")
-        return folder
-
-    @property
-    def best(self) -> Path:
-        return self.path / "checkpoints" / "best.ckpt"
-
-    @property
-    def last(self) -> Path:
-        return self.path / "checkpoints" / "last.ckpt"
-
-    @property
-    def model(self) -> Path:
-        return self.path / "model"
+        return path
 
     @property
     def config(self) -> TrainConfig:
-        return TrainConfig.read(self.path / CONFIG)
+        """The settings of the run."""
+        if not (self.path / _CONFIG).is_file():
+            raise FileNotFoundError(f"train: {self.path} is not a run to resume: no {_CONFIG}")
+        return TrainConfig.read(self.path / _CONFIG)
 
     @property
     def state(self) -> str:
         """ "running", "finished", "stopped" or "failed"."""
         try:
-            return json.loads((self.path / STATUS).read_text("utf-8"))["state"]
+            return json.loads((self.path / _STATUS).read_text("utf-8"))["state"]
         except (OSError, ValueError, KeyError, TypeError):
             return "running"
 
     def set_state(self, state: str, reason: str = "") -> None:
-        """Writes the state, whole or not at all."""
-        write_json(self.path / STATUS, {"state": state, "reason": reason})
+        self.write(_STATUS, {"state": state, "reason": reason})
+
+    def write(self, name: str, content: str | dict[str, Any]) -> Path:
+        """Write text, or a dict as JSON."""
+        path = self.path / name
+        if isinstance(content, dict):
+            content = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, [content.encode()])
+        return path
+
+    def write_rows(self, name: str, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> Path:
+        """Write a CSV file."""
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(header)
+        table.writerows(rows)
+        return self.write(name, text.getvalue())
+
+    def write_data_card(self, dataset: Any, unit: str) -> None:
+        """Write data.json, a description of the data set."""
+        task, card = dataset.task, shipped_folder(dataset.name) / "README.md"
+        shipped = not dataset.name.startswith(FILE_PREFIX) and card.is_file()
+        content = {
+            "name": dataset.name,
+            "task": task.kind,
+            "targets": list(task.target_names),
+            "metric": dataset.evaluator.name,
+            "unit": unit,
+            "noun": dataset.noun,
+            "class_names": list(getattr(dataset, "class_names", ())),
+            "splits": {name: len(part) for name, part in dataset.splits.items()},
+            "source": dataset.source,
+            "card": card.read_text("utf-8") if shipped else "",
+        }
+        self.write("data.json", content)
+
+    def write_predictions(self, dataset: Any, split: str, values: np.ndarray) -> None:
+        """Write predictions/<split>.csv: a row for each sample of the split, in its order."""
+        table = labelled_table(dataset, dataset.splits[split], values)
+        self.write(f"predictions/{split}.csv", table.decode())
+
+    def write_bad_batch(self, dataset: Any, positions: list[int], loss: float, step: int) -> Path:
+        """Write bad_batch.json: the samples of a batch with a loss of NaN or infinity."""
+        index = np.array(positions)
+        labels = [[None if x != x else x for x in row] for row in dataset.labels(index).tolist()]
+        samples = [
+            dict(zip(dataset.columns, row, strict=True)) | {"labels": known}
+            for row, known in zip(dataset.rows(index), labels, strict=True)
+        ]
+        content = {"loss": repr(loss), "step": step, dataset.noun: samples}
+        return self.write("bad_batch.json", content)
 
 
 def newest_unfinished(runs: Path = RUNS) -> Path:
-    """The run folder that was begun last and has not finished."""
-    found = [path.parent for path in runs.glob(f"*/{CONFIG}")]
-    found = [path for path in found if RunFolder(path).state != "finished"]
+    """The run folder that was started last and has not finished."""
+    started = [path.parent for path in runs.glob(f"*/{_CONFIG}")]
+    found = [path for path in started if RunFolder(path).state != "finished"]
     if not found:
-        raise FileNotFoundError(
-            f"train: there is no unfinished run in {runs}; name it: --resume RUN"
-        )
-    return max(found, key=lambda path: (path / CONFIG).stat().st_mtime)
+        raise FileNotFoundError(f"train: no unfinished run in {runs}; name it: --resume RUN")
+    return max(found, key=lambda path: (path / _CONFIG).stat().st_mtime)
 
 
 def refuse_used(path: Path) -> None:
-    """Raises if there is something at the place of a new run."""
+    """Raise if the folder of a new run cannot be created."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"train: {path} exists and is not empty; {_REMEDY}")
+        remedy = "go on with it by --resume, or choose another --out"
+        raise FileExistsError(f"train: {path} exists and is not empty; {remedy}")
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        reason = "may not be written to" if above.is_dir() else "is no folder"
+        reason = "may not be written to" if above.is_dir() else "is not a folder"
         raise ValueError(f"train: {path} cannot be made, {above} {reason}; choose another --out")
 
 
-def _empty_folder(path: Path) -> Path:
-    refuse_used(path)
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+def settings_of_run(model: str | Path) -> TrainConfig | None:
+    """The settings of the run that a model belongs to, if it is in the folder of one."""
+    model = Path(model)
+    place = model.parent if model.is_file() else model
+    run = place.parent if place.name in ("model", "checkpoints") else model
+    for folder in (model, run):
+        if (folder / _CONFIG).is_file():
+            return TrainConfig.read(folder / _CONFIG)
+    return None
 
 
-def _new_folder(config: TrainConfig) -> Path:
-    data = Path(str(config.data or config.task).removeprefix("csv:")).name.split(".")[0]
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{data}-{config.preset}"
-    RUNS.mkdir(exist_ok=True)
-    for number in range(1, 1000):
-        path = RUNS / (name if number == 1 else f"{name}-{number}")
-        try:
-            path.mkdir()
-        except FileExistsError:
-            continue
-        return path
-    raise FileExistsError(f"train: {RUNS / name} exists; {_REMEDY}")
+def root_of_run(model: str | Path) -> str:
+    """The data folder of the run that made a model if it exists here, else the default."""
+    settings = settings_of_run(model)
+    return settings.root if settings is not None and Path(settings.root).is_dir() else "dataset"
+
+
+def data_of_run(model: str | Path, data: str) -> dict[str, Any]:
+    """How the run that made a model has read and split this table; empty for another table."""
+    settings = settings_of_run(model)
+    if settings is None or not settings.is_table:
+        return {}
+    texts = (settings.data or "", data)
+    own, given = (Path(text.removeprefix(FILE_PREFIX)).expanduser() for text in texts)
+    if own != given and not (own.exists() and given.exists() and own.samefile(given)):
+        return {}
+    names = ("smiles", "metric", "split", "fractions")
+    return {name: getattr(settings, name) for name in names} | {"seed": settings.split_seed}

@@ -15,8 +15,7 @@ from benchmarks.sequence_runs.budgets import BUDGETS, MIXERS, runs_of, settings_
 from benchmarks.sequence_runs.speed import SpeedTest, middle
 from benchmarks.sequence_runs.table import accuracy, task_table
 from benchmarks.sequences import parse, tables
-from slicegraph.data.sequences.contents import TaskError
-from slicegraph.data.sequences.tasks import load_task
+from slicegraph.tasks import TaskError, load_task
 from slicegraph.train import TrainConfig
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -1,22 +1,26 @@
-"""`slicegraph analyze`: models of every kind, and mistakes."""
+"""`slicegraph analyze`: models of every kind, twins, and mistakes."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.quick_analysis import make_analysis_quick, numbers
 from support.small_models import save_model, small_model, write_checkpoint
 from support.tiny_run import write_table
 from support.traced_models import image_model, sequence_model
 
+from slicegraph.analysis import Samples, measures
 from slicegraph.cli import main
-from slicegraph.data.sequences.listops import generate_listops
-from slicegraph.data.sequences.sequence_store import write_sequences
+from slicegraph.tasks.generated import generate_listops
+from slicegraph.tasks.store import join, write_sequences
 
 SMILES = ["CCO", "c1ccccc1O", "CC(=O)NC"]
+FINE, DULL = ("<pad>", "<unk>", "fine"), ("<pad>", "<unk>", "dull")
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
+def quick(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     make_analysis_quick(monkeypatch)
 
 
@@ -29,7 +33,7 @@ def molecules(tmp_path) -> Path:
 def listops(tmp_path) -> Path:
     sequences = generate_listops(10, min_length=2, max_length=50)
     splits = {"train": 6, "valid": 4}
-    write_sequences(tmp_path / "lists", sequences, splits, list("0123456789"), 16)
+    write_sequences(tmp_path / "lists", sequences, splits, list("0123456789"), vocabulary=16)
     return tmp_path / "lists"
 
 
@@ -49,7 +53,7 @@ def test_smiles_are_analysed_and_the_ranks_printed(molecules, capsys):
     assert told["facts"]["samples"] == 3
 
 
-def test_twin_is_shown_beside_it(tmp_path, molecules):
+def test_twin_is_shown_next_to_it(tmp_path, molecules):
     twin = save_model(tmp_path / "twin", mixer="qkv")
     out = tmp_path / "look"
     command = ["analyze", str(molecules), "--twin", str(twin), "--data", *SMILES, "--out", str(out)]
@@ -90,10 +94,8 @@ def test_checkpoint_of_a_run_is_analysed_under_the_name_of_the_run(tmp_path):
 
 
 def test_split_of_a_file_is_analysed(tmp_path):
-    table, model = (
-        write_table(tmp_path / "t.csv"),
-        save_model(tmp_path / "m", target_names=("gap",)),
-    )
+    table = write_table(tmp_path / "t.csv")
+    model = save_model(tmp_path / "m", target_names=("gap",))
     options = ["--root", str(tmp_path / "dataset"), "--split", "train", "--samples", "5"]
     assert main(["analyze", str(model), "--data", f"csv:{table}", *options]) == 0
     facts = numbers(model / "analysis")["facts"]
@@ -116,7 +118,7 @@ def test_sequences_of_a_folder_are_analysed(tmp_path, listops, mixer):
         (["--data", "mimi"], "--data 'mimi' is neither a data set"),
         (["--data", "CCO", "C("], "--data 'C(' is neither a data set"),
         (["--data", "CCO", "--layer", "3"], "mine has no layer 3, they are 1..2"),
-        (["--data", "CCO", "--channel", "16"], "layer 1 of mine has no channel 16"),
+        (["--data", "CCO", "--channel", "16"], "there is no channel 16, they are 0..15"),
         (["--data", "CCO", "--sample", "1"], "there is no sample 1, they are 0..0"),
         (["--data", "CCO", "--samples", "0"], "--samples 0, expected at least 1"),
         (["--data", "csv:nowhere.csv"], "nowhere.csv"),
@@ -148,7 +150,7 @@ def test_twin_of_another_kind_is_refused(tmp_path, molecules, capsys):
     twin = ["--twin", str(tmp_path / "words")]
     assert main(["analyze", str(molecules), *twin, "--data", "CCO"]) == 2
     told = capsys.readouterr().err
-    assert "it is a model of sequences of tokens or numbers, and " in told
+    assert "words is a model of sequences of tokens or numbers, and " in told
     assert "mine of molecules; give a twin that was trained on the same data" in told
 
 
@@ -173,7 +175,7 @@ def test_sequences_are_cut_to_the_length_of_the_model(tmp_path, listops):
     assert numbers(tmp_path / "words" / "analysis")["facts"]["rows of a sample"] == "3"
 
 
-def test_images_of_a_task_by_name_are_analysed_beside_a_twin(tmp_path):
+def test_images_of_a_task_by_name_are_analysed_with_a_twin(tmp_path):
     for mixer in ("sort", "qkv"):
         image_model(mixer).save(tmp_path / mixer)
     twin = ["--twin", str(tmp_path / "qkv"), "--root", str(tmp_path / "dataset")]
@@ -207,5 +209,80 @@ def test_the_spectra_of_a_twin_are_printed_layer_by_layer(tmp_path, capsys):
 def test_samples_that_the_model_cannot_read_are_refused(tmp_path, listops, capsys):
     sequence_model(vocabulary=3).save(tmp_path / "words")
     assert main(["analyze", str(tmp_path / "words"), "--data", str(listops)]) == 2
-    message = "words is a model of sequences of 3 tokens, and lists has sequences of 16 tokens"
+    message = "tokens or numbers with vocabulary = 3, and lists has vocabulary = 16; name data"
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (16_384, [[0], [1], [2]]),
+        (8_000, [[0, 1], [2]]),
+        (20, [[0, 1, 2]]),
+    ],
+)
+def test_long_samples_go_one_at_a_time_and_short_ones_together(size, expected):
+    samples = Samples(lambda numbers: (numbers.tolist(),), np.array([3, size, 5]), "some")
+    assert [inputs[0] for inputs in samples.batches()] == expected
+
+
+def test_the_size_of_the_batches_does_not_change_the_numbers(molecules, monkeypatch):
+    told = []
+    for most in (1, 1000):
+        monkeypatch.setattr(measures, "_MAX_ELEMENTS", most)
+        assert main(["analyze", str(molecules), "--data", *SMILES, "--sample", "2"]) == 0
+        told.append(numbers(molecules / "analysis"))
+    one, other = told
+    assert (one["permutation"], one["facts"]) == (other["permutation"], other["facts"])
+    layers = zip(*(each["models"][0]["layers"] for each in told), strict=True)
+    for first, second in layers:
+        assert first["mixed"]["spectrum"] == pytest.approx(second["mixed"]["spectrum"], abs=1e-5)
+
+
+def write_store(lengths, vocabulary: int = 16, words=()) -> None:
+    """Tokens, a sequence of each of these lengths."""
+    elements = [np.arange(length, dtype=np.uint8) % 16 for length in lengths]
+    sequences = join(elements, np.zeros(len(lengths), np.int64))
+    splits, classes = {"valid": len(lengths)}, list("0123456789")
+    write_sequences("store", sequences, splits, classes, vocabulary=vocabulary, words=words)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"vocabulary": 256}, "with vocabulary = 256, and store has vocabulary = 300"),
+        ({"words": DULL}, f"with words = {DULL}, and store has words = {FINE}"),
+        ({"vocabulary": None, "in_channels": 3, "words": ()}, "with in_channels = 3, and store"),
+        ({"towers": 2}, "with towers = 2, and store has towers = 1"),
+    ],
+)
+def test_a_twin_that_reads_other_samples_is_refused(capsys, other, message):
+    write_store([5, 6], vocabulary=300, words=FINE)
+    fields = {"vocabulary": 300, "words": FINE}
+    sequence_model("sort", **fields).save("mine")
+    sequence_model("qkv", **(fields | other)).save("other")
+    assert main(["analyze", "mine", "--twin", "other", "--data", "store"]) == 2
+    told = capsys.readouterr().err
+    assert "error: other is a model of " in told
+    assert message in told
+
+
+def test_a_twin_of_other_features_of_atoms_is_refused_by_name(tmp_path, capsys):
+    save_model(tmp_path / "mine")
+    save_model(tmp_path / "other", node_vocabulary=(5, 5))
+    assert main(["analyze", "mine", "--twin", "other", "--data", "CCO"]) == 2
+    assert "error: other: the model reads atom features with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shorter", ["mine", "other"])
+def test_samples_are_cut_to_the_shorter_of_two_models(tmp_path, capsys, shorter):
+    write_store([3, 70, 60, 61])
+    for name, mixer in (("mine", "sort"), ("other", "qkv")):
+        length = 30 if name == shorter else 60
+        sequence_model(mixer, max_length=length, readout="mean").save(name)
+    assert main(["analyze", "mine", "--twin", "other", "--data", "store"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "note    3 of 4 sequences, the longest of 70, are longer than max_length = 30 and are cut "
+        f"after it; it is that of {shorter}, the smaller of the two models'"
+    )
+    assert numbers(tmp_path / "mine" / "analysis")["facts"]["rows of a sample"] == "3 to 30"

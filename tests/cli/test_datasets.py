@@ -4,9 +4,8 @@ import pytest
 from support.ogb_folders import write_lsc, write_mol
 
 from slicegraph.cli import main
-from slicegraph.data.sequences.tasks import TASKS
-from slicegraph.data.sets import qm9
-from slicegraph.data.sets.datasets import load, names
+from slicegraph.data.datasets import load_dataset, names, qm9
+from slicegraph.tasks import TASKS
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def test_files_that_are_here_are_told_from_prepared_molecules(lines, tmp_path):
     write_lsc(tmp_path, "pcqm4m")
     write_lsc(tmp_path, "pcqm4m-v2")
     write_mol(tmp_path, "ogbg-molhiv", 1)
-    load("pcqm4m-v2", tmp_path, workers=1, progress=False)
+    load_dataset("pcqm4m-v2", tmp_path, workers=1, progress=False)
     found = lines()
     assert " yes " in found["pcqm4m"]
     assert " prepared " in found["pcqm4m-v2"]

@@ -12,8 +12,8 @@ from support.ogb_folders import LSC_SPLITS, MOLECULES, gap, write_lsc, write_mol
 from support.small_models import save_model, small_model, write_checkpoint
 
 from slicegraph.cli import main
-from slicegraph.data.sets.datasets import load as load_data
-from slicegraph.predictor import load
+from slicegraph.data.datasets import load_dataset as load_data
+from slicegraph.predict.predictor import load_predictor
 from slicegraph.train.config import TrainConfig
 
 
@@ -37,7 +37,9 @@ def test_the_score_of_a_split_is_the_mean_absolute_error(model, tmp_path, capsys
     words = ["--data", "pcqm4m-v2", "--root", str(tmp_path), "--split", "valid"]
     assert main(["evaluate", model, *words]) == 0
     rows = LSC_SPLITS["pcqm4m-v2"]["valid"]
-    errors = load(model).predict([MOLECULES[row] for row in rows]) - [gap(row) for row in rows]
+    errors = load_predictor(model).predict([MOLECULES[row] for row in rows]) - [
+        gap(row) for row in rows
+    ]
     what, score, unit = score_line(capsys.readouterr().out)
     assert (what, unit) == ("valid MAE", "eV")
     assert score == pytest.approx(np.abs(errors).mean(), rel=1e-3)
@@ -58,7 +60,7 @@ def test_the_table_has_a_row_for_each_molecule_in_the_order_of_the_split(model, 
     assert [int(row["num_atoms"]) for row in found] == [1 + 1, 3, 5, 2]
     assert [float(row["homolumogap_true"]) for row in found] == [gap(row) for row in rows]
     predicted = [float(row["homolumogap_pred"]) for row in found]
-    expected = load(model).predict([MOLECULES[row] for row in rows])
+    expected = load_predictor(model).predict([MOLECULES[row] for row in rows])
     np.testing.assert_allclose(predicted, expected, atol=1e-5)
 
 
@@ -71,7 +73,7 @@ def test_a_classifier_is_scored_by_the_metric_of_the_data_set(tmp_path, capsys):
     assert (what, unit) == ("train ROC-AUC", "")
     data = load_data("ogbg-moltox21", tmp_path, progress=False)
     store = data.store[data.splits["train"]]
-    y_pred = load(folder).predict([store.smiles(i) for i in range(len(store))])
+    y_pred = load_predictor(folder).predict([store.smiles(i) for i in range(len(store))])
     judge = GraphEvaluator("ogbg-moltox21")
     assert score == pytest.approx(
         judge.eval({"y_true": store.labels, "y_pred": y_pred})["rocauc"], rel=1e-3
@@ -104,7 +106,7 @@ def test_a_file_is_scored_on_the_columns_of_the_model(
     assert main(["evaluate", str(folder), *words]) == 0
     what, score, _ = score_line(capsys.readouterr().out)
     assert what == line
-    values = load(folder).predict(random_smiles(60))
+    values = load_predictor(folder).predict(random_smiles(60))
     if "num_classes" in settings:
         expected = (values.argmax(-1) == labels).mean()
     else:

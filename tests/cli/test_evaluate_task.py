@@ -5,7 +5,7 @@ import pytest
 from support.traced_models import sequence_model
 
 from slicegraph.cli import main
-from slicegraph.data.sequences.tasks import load_task
+from slicegraph.tasks import load_task
 from slicegraph.train import TrainConfig
 
 

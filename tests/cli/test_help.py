@@ -1,6 +1,6 @@
 """The help of every command, word for word.
 
-A change of the texts is seen in the files of `tests/cli/help`, which are written anew by
+A change of the texts is seen in the files of `tests/cli/help`, which are written by
 
     SLICEGRAPH_WRITE_HELP=1 python -m pytest tests/cli/test_help.py
 

@@ -9,8 +9,8 @@ import pytest
 from support.molecule_tables import contents, molecule_csv, write_csv
 
 from slicegraph.cli import main
-from slicegraph.data.preparation.prepare import prepare
-from slicegraph.data.store.molecule_store import MoleculeStore
+from slicegraph.data.prepare import prepare
+from slicegraph.data.store import MoleculeStore
 
 
 @pytest.fixture
@@ -86,15 +86,20 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(tmp_path):
     with open(tmp_path / "errors", "w") as errors:
         process = multiprocessing.get_context("fork").Process(target=command, args=(words, errors))
         process.start()
-        while process.is_alive() and not (tmp_path / "store/parts/00000003.part").exists():
+        while process.is_alive() and log_size(tmp_path / "store") < 20_000:
             time.sleep(0.001)
         os.kill(process.pid, signal.SIGINT)
         process.join()
     assert process.exitcode == 130
-    assert "slicegraph: stopped; what is done is kept in " in (tmp_path / "errors").read_text()
+    assert "slicegraph: stopped; finished work is kept in " in (tmp_path / "errors").read_text()
     assert main(arguments) == 0
     prepare(source, tmp_path / "fresh")
     assert contents(tmp_path / "store") == contents(tmp_path / "fresh")
+
+
+def log_size(store) -> int:
+    log = store / "parts" / "parts.log"
+    return log.stat().st_size if log.exists() else 0
 
 
 def command(words: list[str], errors) -> None:
@@ -108,7 +113,7 @@ def test_the_command_is_killed_and_goes_on(tmp_path):
     words = [sys.executable, "-m", "slicegraph", "prepare", str(source), "--out", "store"]
     words += ["--workers", "2", "--chunk-rows", "50"]
     process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not (tmp_path / "store/parts/00000005.part").exists():
+    while process.poll() is None and log_size(tmp_path / "store") < 20_000:
         time.sleep(0.001)
     process.kill()
     assert process.wait() == -signal.SIGKILL

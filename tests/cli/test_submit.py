@@ -8,7 +8,7 @@ from support.small_models import save_model
 
 from slicegraph import metrics
 from slicegraph.cli import main
-from slicegraph.predictor import load
+from slicegraph.predict.predictor import load_predictor
 
 SUBMISSIONS = [
     ("pcqm4m-v2", "test-dev", "y_pred_pcqm4m-v2_test-dev.npz"),
@@ -52,7 +52,7 @@ def test_the_predictions_are_in_the_order_of_the_split(
     assert f"{count} predictions of {split} in {path}" in capsys.readouterr().out
     with np.load(path) as written:
         found = written["y_pred"]
-    expected = load(model).predict([MOLECULES[row] for row in LSC_SPLITS[name][split]])
+    expected = load_predictor(model).predict([MOLECULES[row] for row in LSC_SPLITS[name][split]])
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
@@ -67,7 +67,7 @@ def test_the_first_test_split_is_the_default(model, tmp_path, small_release, nam
 def test_a_split_that_is_not_the_official_one_is_refused_before_predicting(
     model, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("slicegraph.predictor.MoleculePredictor.predict_store", None)
+    monkeypatch.setattr("slicegraph.predict.predictor.MoleculePredictor.predict_store", None)
     write_lsc(tmp_path, "pcqm4m-v2")
     words = ["--data", "pcqm4m-v2", "--root", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main(["submit", model, *words]) == 2

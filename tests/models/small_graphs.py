@@ -5,7 +5,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from slicegraph.models.config import OGB_ATOMS, OGB_BONDS
+from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 
 def random_graph(num_nodes: int, seed: int = 0, extra_edges: int = 2) -> Data:

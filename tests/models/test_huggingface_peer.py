@@ -16,7 +16,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from slicegraph.models import GraphSliceformer
-from slicegraph.models.huggingface import _DEFAULTS, _ONLY
+from slicegraph.models.graphormer import _HF_DEFAULTS, _HF_ONLY
 
 graphormer = pytest.importorskip("transformers.models.deprecated.graphormer")
 collating = pytest.importorskip(
@@ -154,5 +154,5 @@ def test_the_paths_of_the_golden_molecules_are_ours():
 
 def test_fields_that_are_not_given_have_the_defaults_of_transformers():
     config = graphormer.GraphormerConfig().to_dict()
-    for field, value in (_DEFAULTS | _ONLY).items():
+    for field, value in (_HF_DEFAULTS | _HF_ONLY).items():
         assert config[field] == value, field

@@ -1,145 +1,103 @@
-"""Every mixer against its formula, set by set."""
+"""Every mixer of the table against its formula and the laws, set by set."""
+
+import math
 
 import pytest
 import torch
 from torch import Tensor
 
-from slicegraph.nn import EncoderBlock, Mixer, Order, PairBias, QuantileContext
-from slicegraph.nn.padded_sets import PaddedSets
-from slicegraph.nn.pivot import pivot_order
+from slicegraph.nn import Mixer, PairBias, QuantileContext, SequenceMixer, SetAttention
+from slicegraph.nn.mixer import ALIGNS, MIXERS
+from slicegraph.nn.order import ORDERS
+from slicegraph.nn.packed import PaddedSets
 
-MIXERS = ["quantile_attn", "sort_attn", "attn_plus_sort", "sort", "attn", "qkv"]
-ORDERS = ["ascending", "descending", "interleave", "max_exchange"]
-ALIGNS = ["rows", "pivot"]
 PTR = torch.tensor([0, 4, 5, 11])
 HEADS, CHANNELS = 2, 6
+CASES = [
+    (name, order, align)
+    for name, kind in MIXERS.items()
+    for order in (ORDERS if kind.needs_order else ["ascending"])
+    for align in (ALIGNS if kind.needs_order else ["rows"])
+]
 
 
 def rows(seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(11, CHANNELS, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def pairs(dtype: torch.dtype = torch.float64) -> PairBias:
+def pairs() -> PairBias:
     """Random biases, with padding far below."""
     sets = PaddedSets(PTR)
     shape = (3, HEADS, sets.length, sets.length)
-    bias = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    bias = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return PairBias(bias.masked_fill(~sets.real[:, None, None], -1e30), sets)
 
 
-def linear(x: Tensor, module: torch.nn.Module | None) -> Tensor:
-    assert isinstance(module, torch.nn.Linear)
-    return x @ module.weight.T + module.bias
+def one_set(number: int) -> tuple[Tensor, Tensor, PairBias]:
+    """The rows of one set, with the ptr and the bias that it has alone."""
+    start, end = PTR[number : number + 2].tolist()
+    ptr = torch.tensor([0, end - start])
+    bias = pairs().bias[number : number + 1, :, : end - start, : end - start]
+    return rows()[start:end], ptr, PairBias(bias, PaddedSets(ptr))
 
 
 def split(x: Tensor) -> Tensor:
-    return x.view(len(x), HEADS, -1).transpose(0, 1)
+    return x.unflatten(1, (HEADS, -1)).transpose(0, 1)
 
 
 def join(x: Tensor) -> Tensor:
-    return x.transpose(0, 1).reshape(x.shape[1], -1)
+    return x.transpose(0, 1).flatten(1)
 
 
-def formula(mixer: Mixer, x: Tensor, bias: Tensor) -> Tensor:
-    """One set `[n, C]` with its bias `[heads, n, n]`."""
-    values = linear(x, mixer.value_proj)
-    scores = bias
-    if mixer.mixer == "qkv":
-        q, k = split(linear(x, mixer.query_proj)), split(linear(x, mixer.key_proj))
-        scores = bias + q @ k.transpose(1, 2) / (CHANNELS / HEADS) ** 0.5
-    attention = join(scores.softmax(-1) @ split(values))
-    one = torch.tensor([0, len(x)])
-
-    def ordered(v: Tensor) -> Tensor:
-        assert mixer.order is not None
-        return pivot_order(mixer.order, v, one) if mixer.align == "pivot" else mixer.order(v)
-
-    if mixer.mixer in ("attn", "qkv"):
-        mixed = attention
-    elif mixer.context is not None:
-        levels = torch.linspace(0, 1, 5, dtype=x.dtype)
-        mixed = attention + (mixer.context.weight * attention.quantile(levels, 0)).sum(0)
-    elif mixer.mixer == "sort_attn":
-        mixed = ordered(attention)
-    else:
-        mixed = ordered(values) + (attention if mixer.mixer == "attn_plus_sort" else 0)
-    return linear(mixed, mixer.out_proj)
+def attention(values: Tensor, scores: Tensor) -> Tensor:
+    return join(scores.softmax(-1) @ split(values))
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("align", ALIGNS)
-@torch.no_grad()
-def test_every_set_follows_the_formula(mixer, order, align):
-    module = Mixer(CHANNELS, HEADS, mixer, order, align, layer=1, num_layers=2).double()
-    out, bias = module(rows(), PTR, pairs()), pairs().bias
-    for b, (start, end) in enumerate(zip(PTR[:-1].tolist(), PTR[1:].tolist(), strict=True)):
-        n = end - start
-        expected = formula(module, rows()[start:end], bias[b, :, :n, :n])
-        torch.testing.assert_close(out[start:end], expected)
+def ordered(mixer: Mixer, values: Tensor) -> Tensor:
+    one = torch.tensor([0, len(values)])
+    return mixer.order.pivoted(values, one) if mixer.align == "pivot" else mixer.order(values)
 
 
-@torch.no_grad()
-def test_quantiles_follow_a_permutation_of_the_rows_with_ties_too():
-    x, perm, one = (
-        rows()[[0, 1, 1, 3, 4, 5]],
-        torch.tensor([3, 0, 5, 1, 4, 2]),
-        torch.tensor([0, 6]),
-    )
-    context = QuantileContext(CHANNELS, quantiles=4).double()
-    assert torch.equal(context(x[perm], one), context(x, one)[perm])
+def quantiles(mixer: Mixer, x: Tensor) -> Tensor:
+    levels = torch.linspace(0, 1, 5, dtype=x.dtype)
+    return x + (mixer.context.weight * x.quantile(levels, 0)).sum(0)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_pivot_leaves_channel_zero_where_it_is(order):
-    out = pivot_order(Order(order, CHANNELS, 1, 2), rows(), PTR)
-    assert torch.equal(out[:, 0], rows()[:, 0])
-    for start, end in zip(PTR[:-1].tolist(), PTR[1:].tolist(), strict=True):
-        assert torch.equal(out[start:end].sort(0).values, rows()[start:end].sort(0).values)
+def likeness(mixer: Mixer, x: Tensor) -> Tensor:
+    q, k = split(mixer.query_proj(x)), split(mixer.key_proj(x))
+    return q @ k.transpose(1, 2) / math.sqrt(mixer.hidden_channels / HEADS)
 
 
-def test_pivot_gives_the_rth_node_every_rth_value():
-    x, order = rows()[:6], Order("ascending", CHANNELS)
-    out = pivot_order(order, x, torch.tensor([0, 6]))
-    for r, node in enumerate(x[:, 0].argsort().tolist()):
-        assert torch.equal(out[node], x.sort(0).values[r])
+# What each mixer makes of one set: from the layer, its input, the values and the bias.
+FORMULAS = {
+    "quantile_attn": lambda m, x, v, b: quantiles(m, attention(v, b)),
+    "sort_attn": lambda m, x, v, b: ordered(m, attention(v, b)),
+    "attn_plus_sort": lambda m, x, v, b: attention(v, b) + ordered(m, v),
+    "sort": lambda m, x, v, b: ordered(m, v),
+    "attn": lambda m, x, v, b: attention(v, b),
+    "qkv": lambda m, x, v, b: attention(v, b + likeness(m, x)),
+}
 
 
-def test_pivot_max_exchange_is_between_the_maxima_and_the_top_node():
-    x = torch.tensor([[1.0, 5.0, 9.0], [7.0, 6.0, 2.0], [3.0, 8.0, 4.0]])
-    out = pivot_order(Order("max_exchange", 3), x, torch.tensor([0, 3]))
-    assert out.tolist() == [[1.0, 5.0, 2.0], [7.0, 8.0, 9.0], [3.0, 6.0, 4.0]]
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_pivot_follows_a_permutation_of_the_rows(order):
-    x, perm, one = rows()[:6], torch.tensor([3, 0, 5, 1, 4, 2]), torch.tensor([0, 6])
-    sort = Order(order, CHANNELS, 1, 2)
-    assert torch.equal(pivot_order(sort, x[perm], one), pivot_order(sort, x, one)[perm])
-
-
-def test_pivot_ranks_ties_in_row_order():
-    x = torch.tensor([[1.0, 5.0], [1.0, 4.0]])
-    out = pivot_order(Order("ascending", 2), x, torch.tensor([0, 2]))
-    assert out.tolist() == [[1.0, 4.0], [1.0, 5.0]]
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_pivot_and_empty_sets(order):
-    x, ptr = rows()[:4], torch.tensor([0, 0, 3, 3, 4, 4])
-    sort = Order(order, CHANNELS)
-    assert torch.equal(pivot_order(sort, x, ptr), pivot_order(sort, x, torch.tensor([0, 3, 4])))
-
-
-@pytest.mark.parametrize("mixer", MIXERS)
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("align", ALIGNS)
-def test_gradients(mixer, order, align):
-    module = Mixer(CHANNELS, HEADS, mixer, order, align).double()
-    x, given = rows().requires_grad_(), pairs()
-    bias = given.bias.clone().requires_grad_()
-    check = torch.autograd.gradcheck
-    assert check(lambda x, bias: module(x, PTR, PairBias(bias, given.sets)), (x, bias))
+@pytest.mark.parametrize(("name", "order", "align"), CASES)
+def test_every_entry_of_the_table(name, order, align):
+    torch.manual_seed(0)
+    module = Mixer(CHANNELS, HEADS, name, order, align=align, layer=1, num_layers=2).double()
+    out = module(rows(), PTR, pairs())
+    assert out.shape == (11, CHANNELS)
+    for number, found in enumerate(out.split(PTR.diff().tolist())):
+        x, ptr, own = one_set(number)
+        torch.testing.assert_close(module(x, ptr, own), found)
+        mixed = FORMULAS[name](module, x, module.value_proj(x), own.bias[0])
+        torch.testing.assert_close(found, module.out_proj(mixed))
+    x, ptr, own = one_set(2)
+    perm = torch.tensor([3, 0, 5, 1, 4, 2])
+    turned = PairBias(own.bias[:, :, perm][..., perm], own.sets)
+    follows = torch.allclose(module(x[perm], ptr, turned), module(x, ptr, own)[perm])
+    assert follows == (not MIXERS[name].needs_order or align == "pivot")
+    sets = pairs().sets
+    inputs = (rows().requires_grad_(), pairs().bias.requires_grad_())
+    assert torch.autograd.gradcheck(lambda x, b: module(x, PTR, PairBias(b, sets)), inputs)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
@@ -148,6 +106,13 @@ def test_second_gradients(mixer):
     assert torch.autograd.gradgradcheck(
         lambda x: module(x, PTR, pairs()), rows().requires_grad_(), atol=1e-4
     )
+
+
+@torch.no_grad()
+def test_quantiles_follow_a_permutation_of_the_rows_with_ties_too():
+    x, perm = rows()[[0, 1, 1, 3, 4, 5]], torch.tensor([3, 0, 5, 1, 4, 2])
+    context, one = QuantileContext(CHANNELS, quantiles=4).double(), torch.tensor([0, 6])
+    assert torch.equal(context(x[perm], one), context(x, one)[perm])
 
 
 def test_dropout_is_for_training_alone():
@@ -175,22 +140,14 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_a_missing_bias_is_named():
     with pytest.raises(ValueError, match="'attn' needs pairs"):
         Mixer(CHANNELS, mixer="attn")(rows(dtype=torch.float32), PTR)
-
-
-@torch.no_grad()
-def test_the_block_is_pre_norm_with_an_exact_gelu():
-    block = EncoderBlock(Mixer(CHANNELS, HEADS, "attn"), ffn_channels=8).double()
-    norm = torch.nn.functional.layer_norm
-    middle = rows() + block.mixer(norm(rows(), [CHANNELS]), PTR, pairs())
-    inner = linear(norm(middle, [CHANNELS]), block.ffn_in)
-    inner = inner * (1 + torch.erf(inner / 2**0.5)) / 2
-    expected = middle + linear(inner, block.ffn_out)
-    torch.testing.assert_close(block(rows(), PTR, pairs()), expected)
+    bias = PairBias(pairs().bias, pairs().sets, softmax=False)
+    with pytest.raises(ValueError, match="make it with softmax=True"):
+        Mixer(CHANNELS, HEADS, mixer="attn").double()(rows(), PTR, bias)
 
 
 def test_attention_with_almost_no_dropout_is_attention():
     qkv = torch.cat([rows(seed) for seed in range(3)], 1).requires_grad_()
-    found, expected = pairs().attend(qkv, dropped=1e-12), pairs().attend(qkv)
+    found, expected = pairs().attend(qkv, dropout=1e-12), pairs().attend(qkv)
     torch.testing.assert_close(found, expected)
     g = rows(3)
     torch.testing.assert_close(
@@ -198,8 +155,49 @@ def test_attention_with_almost_no_dropout_is_attention():
     )
 
 
-def test_attention_with_dropout_is_attention_on_average():
-    qkv, bias = torch.cat([rows(seed) for seed in range(3)], 1), pairs()
+@pytest.mark.parametrize("function", ["attend", "mix"])
+def test_dropout_keeps_the_average(function):
+    x = torch.cat([rows(seed) for seed in range(3)], 1) if function == "attend" else rows()
+    run = getattr(pairs(), function)
     torch.manual_seed(0)
-    mean = torch.stack([bias.attend(qkv, dropped=0.2) for _ in range(4000)]).mean(0)
-    torch.testing.assert_close(mean, bias.attend(qkv), rtol=0, atol=0.05)
+    mean = torch.stack([run(x, dropout=0.2) for _ in range(2000)]).mean(0)
+    torch.testing.assert_close(mean, run(x), rtol=0, atol=0.07)
+
+
+# Sequences: no bias, and projections to another size.
+
+RAGGED, HIDDEN = torch.tensor([0, 4, 4, 5, 11]), 10
+
+
+def set_attention(x: Tensor, ptr: Tensor) -> SetAttention:
+    return SetAttention(PaddedSets(ptr), HEADS, x)
+
+
+@pytest.mark.parametrize("name", SequenceMixer.kinds)
+@pytest.mark.parametrize("ptr", [RAGGED, torch.tensor([0, 11])], ids=["ragged", "full"])
+def test_every_mixer_of_sequences(name, ptr):
+    mixer = SequenceMixer(CHANNELS, HEADS, name, "interleave", hidden_channels=HIDDEN).double()
+    x, sizes = rows(), ptr.diff().tolist()
+    outputs = mixer(x, ptr, set_attention(x, ptr)).split(sizes)
+    for one, out in zip(x.split(sizes), outputs, strict=True):
+        mixed = FORMULAS[name](mixer, one, mixer.value_proj(one), 0)
+        torch.testing.assert_close(out, mixer.out_proj(mixed))
+
+
+def test_the_gradient_of_attention_beside_an_empty_sequence_is_finite():
+    mixer = SequenceMixer(CHANNELS, HEADS, "qkv").double()
+    x = rows().requires_grad_()
+    mixer(x, RAGGED, set_attention(x, RAGGED)).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in [x, *mixer.parameters()])
+
+
+@pytest.mark.parametrize(("mixer", "count"), [("sort", 1), ("qkv", 3)])
+def test_qkv_bias_leaves_the_bias_of_the_output(mixer, count):
+    layer = SequenceMixer(CHANNELS, HEADS, mixer, hidden_channels=HIDDEN, qkv_bias=False)
+    parameters = sum(p.numel() for p in layer.parameters())
+    assert parameters == count * CHANNELS * HIDDEN + HIDDEN * CHANNELS + CHANNELS
+
+
+def test_a_mixer_that_needs_a_graph_is_refused():
+    with pytest.raises(ValueError, match="unknown mixer 'sort_attn', expected one of sort, qkv"):
+        SequenceMixer(CHANNELS, mixer="sort_attn")

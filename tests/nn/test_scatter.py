@@ -7,8 +7,7 @@ from models.small_graphs import disconnected_graph, random_graph
 from torch_geometric.data import Batch, Data
 
 from slicegraph.models import GraphSliceformer
-from slicegraph.nn import Edges, GraphReadout, LocalBranch, SliceSortAggregation
-from slicegraph.ops import use_backend
+from slicegraph.nn import GraphReadout
 from slicegraph.transforms import StructuralEncoding
 
 pytestmark = pytest.mark.skipif(
@@ -24,7 +23,7 @@ def both_ways(monkeypatch, compute):
     return with_scatter, compute()
 
 
-@pytest.mark.parametrize("readout", ["mean", "sum", "quantiles", "token"])
+@pytest.mark.parametrize("readout", ["mean", "sum"])
 def test_readouts_agree_with_their_gradients(monkeypatch, readout):
     x = torch.randn(9, 6, requires_grad=True)
     ptr = torch.tensor([0, 2, 3, 9])
@@ -36,12 +35,6 @@ def test_readouts_agree_with_their_gradients(monkeypatch, readout):
 
     for ours, theirs in zip(*both_ways(monkeypatch, compute), strict=True):
         torch.testing.assert_close(ours, theirs)
-
-
-def test_the_aggregation_agrees(monkeypatch):
-    x, index = torch.randn(9, 6), torch.tensor([0, 0, 1, 1, 1, 3, 3, 3, 3])
-    first, second = both_ways(monkeypatch, lambda: SliceSortAggregation(4)(x, index))
-    torch.testing.assert_close(first, second)
 
 
 def test_degrees_agree(monkeypatch):
@@ -56,20 +49,7 @@ def test_degrees_agree(monkeypatch):
     assert torch.equal(first_out, second_out)
 
 
-def test_messages_agree_with_their_gradients(monkeypatch):
-    x, index = torch.randn(4, 6, requires_grad=True), torch.tensor([[0, 0, 1, 3], [1, 1, 0, 3]])
-    branch = LocalBranch(6)
-
-    def compute():
-        with use_backend("reference"):
-            out = branch(x, Edges(index, None))
-        return out, *torch.autograd.grad(out.square().sum(), x)
-
-    for ours, theirs in zip(*both_ways(monkeypatch, compute), strict=True):
-        torch.testing.assert_close(ours, theirs)
-
-
-@pytest.mark.parametrize("readout", ["token", "mean", "sum", "quantiles"])
+@pytest.mark.parametrize("readout", ["mean", "sum"])
 def test_predictions_agree(monkeypatch, readout):
     model = GraphSliceformer.from_preset("mini", readout=readout).eval()
     batch = Batch.from_data_list([random_graph(7), disconnected_graph(), random_graph(1)])

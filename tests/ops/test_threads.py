@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from slicegraph.ops import column_sort
-from slicegraph.ops.backends import cpu
+from slicegraph.ops import column_sort, cpu
 
 needs_kernels = pytest.mark.skipif(cpu.problem("cpu") is not None, reason=str(cpu.problem("cpu")))
 

@@ -69,6 +69,7 @@ def every_move() -> list[Move]:
     ]
 
 
+@pytest.mark.slow
 def test_no_variant_spills_registers_up_to_64_rows():
     pytest.importorskip("triton")
     # The tests of this process run in the interpreter, where nothing is compiled.
@@ -102,7 +103,7 @@ def compiled(kernel: Any, arguments: dict[str, Any], arch: int, **options: Any) 
 
 
 def compile_sort(variant: Sort, arch: int, **options: Any) -> bytes:
-    from slicegraph.ops.backends import triton as backend
+    from slicegraph.ops import triton as backend
 
     log, block, warps = backend.tile_shape(variant.rows, variant.channels, variant.element_size)
     arguments = {
@@ -120,11 +121,11 @@ def compile_sort(variant: Sort, arch: int, **options: Any) -> bytes:
 
 
 def compile_move(variant: Move, arch: int) -> bytes:
-    from slicegraph.ops.backends import triton as backend
+    from slicegraph.ops import triton as backend
 
     bits = {**BITS, 8: "*i64"}[variant.element_size]
     arguments = {
-        "g": bits,
+        "x": bits,
         "indices": INDICES[variant.index_bytes],
         "lengths": "*i64" if variant.layout == "lengths" else None,
         "starts": "*i64" if variant.layout == "packed" else None,

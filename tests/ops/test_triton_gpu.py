@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicegraph.ops import column_sort, use_backend
-from slicegraph.ops.backends import triton
+from slicegraph.ops import column_sort, triton, use_backend
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from slicegraph.models.checkpoint import model_name
-from slicegraph.predictor import MoleculePredictor
+from slicegraph.models.base import model_name
+from slicegraph.predict.predictor import MoleculePredictor
 
 SIZES = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 4}
 

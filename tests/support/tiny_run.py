@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import slicegraph
 from slicegraph.train import TrainConfig
 
 CHAINS = ("C", "N", "O")
@@ -57,3 +60,20 @@ def tiny_config(folder: Path, **settings: Any) -> TrainConfig:
         "fractions": (0.8, 0.1, 0.1),
     }
     return TrainConfig(**(defaults | settings))
+
+
+def tiny_run(folder: Path, **settings: Any) -> Any:
+    """Train with these settings; gives the result."""
+    return slicegraph.train(tiny_config(folder, **settings), progress=False)
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """The weights in the last checkpoint of a run."""
+    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+
+
+def distance(run: Path, other: Path) -> float:
+    """The largest difference between the weights of two runs."""
+    found, expected = weights(run), weights(other)
+    assert found.keys() == expected.keys()
+    return max(float((found[name] - expected[name]).abs().max()) for name in expected)

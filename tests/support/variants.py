@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from slicegraph.ops import use_backend
-from slicegraph.ops.backends import cpu, problem
+from slicegraph.ops import cpu, use_backend
+from slicegraph.ops.operator import problem
 
 VARIANTS = ["reference", "cpu-baseline", "cpu-avx2", "cpu-avx512", "triton"]
 

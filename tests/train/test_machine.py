@@ -1,116 +1,111 @@
-"""Options about the machine: they change how a run is made, and not what comes of it."""
+"""Options of the machine: they change how a run is computed, and not its result."""
 
+import ctypes
 import functools
-import os
-import subprocess
+import resource
 import sys
+import types
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from models.huggingface_folder import formula_folder
-from support.dying_run import weights
-from support.tiny_run import tiny_config
+from support.tiny_run import distance, tiny_run, weights
 
 from slicegraph.models import load
-from slicegraph.train import train
+from slicegraph.train.machine import freed_memory_kept
 
-ROOT = Path(__file__).parents[2]
+LARGE = 192 << 20
+needs_glibc = pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallopt"), reason="has no mallopt"
+)
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return train(tiny_config(tmp_path_factory.mktemp("plain"), epochs=1), progress=False)
+def plain(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.mktemp("plain"))
 
 
-def distance(run: Path, other: Path) -> float:
-    """The largest difference of two weights."""
-    found, expected = weights(run), weights(other)
-    return max(float((found[name] - expected[name]).abs().max()) for name in expected)
+def trained(folder: Path, **settings) -> Path:
+    return tiny_run(folder, **({"epochs": 1, "lr": 1e-3, "dropout": 0.0} | settings)).folder
 
 
 def test_processes_that_load_data_change_nothing(plain, tmp_path):
-    result = train(tiny_config(tmp_path, epochs=1, workers=2), progress=False)
-    assert distance(result.folder, plain.folder) == 0
+    assert distance(trained(tmp_path, workers=2), plain) == 0
 
 
-def test_bf16_on_the_cpu_is_near_float32(tmp_path):
-    # With small steps: large ones carry a rounding error anywhere.
-    exact, result = (
-        train(
-            tiny_config(tmp_path, lr=1e-3, out=str(tmp_path / name), precision=name), progress=False
-        )
-        for name in ("32-true", "bf16-mixed")
-    )
-    assert 0 < distance(result.folder, exact.folder) < 0.02
-    assert result.test == pytest.approx(exact.test, abs=0.05)
-    assert all(value.dtype != torch.bfloat16 for value in weights(result.folder).values())
+def test_bf16_on_the_cpu_is_near_float32(plain, tmp_path):
+    run = trained(tmp_path, precision="bf16-mixed")
+    assert 0 < distance(run, plain) < 0.02
+    assert all(value.dtype != torch.bfloat16 for value in weights(run).values())
 
 
-def test_a_compiled_model_is_the_same_model(plain, tmp_path, monkeypatch):
-    # Traced as ever, but run without a C++ compiler, which takes minutes.
+@pytest.mark.slow
+def test_a_compiled_model_is_the_same_model(tmp_path, monkeypatch):
+    # Traced as usual, but run without a C++ compiler, which takes minutes.
     compiled = functools.partial(torch.compile, backend="aot_eager")
     monkeypatch.setattr("slicegraph.train.module.torch.compile", compiled)
-    result = train(tiny_config(tmp_path, epochs=1, compile=True, dropout=0.0), progress=False)
-    other = tiny_config(tmp_path, epochs=1, dropout=0.0, out=str(tmp_path / "other"))
-    assert distance(result.folder, train(other, progress=False).folder) < 1e-5
-    load(result.model)
+    short, folders = {"epochs": None, "max_steps": 2}, [tmp_path / "compiled", tmp_path / "plain"]
+    for folder in folders:
+        folder.mkdir()
+    run = trained(folders[0], compile=True, **short)
+    assert distance(run, trained(folders[1], **short)) < 1e-5
+    load(run / "model")
 
 
 def test_tensorboard_gets_the_loss_and_the_score(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    result = train(tiny_config(tmp_path, logger="tensorboard"), progress=False)
-    events = EventAccumulator(str(result.folder / "tensorboard"))
+    events = EventAccumulator(str(trained(tmp_path, logger="tensorboard") / "tensorboard"))
     events.Reload()
     assert {"valid_loss", "valid_mae"} <= set(events.Tags()["scalars"])
-    assert len(events.Scalars("valid_mae")) == 3
+    assert len(events.Scalars("valid_mae")) == 1
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])
 def test_a_logger_that_is_not_installed_is_named_and_leaves_no_folder(tmp_path, monkeypatch, name):
-    monkeypatch.setattr("slicegraph.train.loggers.find_spec", lambda package: None)
+    monkeypatch.setattr("slicegraph.train.machine.find_spec", lambda package: None)
     with pytest.raises(ValueError, match=f"logger = '{name}' needs {name}; pip install {name}"):
-        train(tiny_config(tmp_path, logger=name), progress=False)
+        tiny_run(tmp_path, logger=name)
     assert not (tmp_path / "run").exists()
 
 
-def test_torchrun_starts_the_ranks(tmp_path):
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(tiny_config(tmp_path, epochs=1).to_yaml())
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    command += ["-m", "slicegraph", "train", "--config", str(settings)]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=240,
+def test_a_device_that_is_not_there_is_named(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("has a GPU")
+    with pytest.raises(ValueError, match="accelerator = 'cuda' with devices = '2' cannot be used"):
+        tiny_run(tmp_path, accelerator="cuda", devices="2")
+
+
+@needs_glibc
+def test_freed_memory_is_kept_and_returned_at_the_end():
+    def pages() -> int:
+        """The pages that the system gives to ten tensors, one after another."""
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(10):
+            torch.empty(LARGE, dtype=torch.uint8).fill_(1)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    usual = pages()
+    with freed_memory_kept():
+        pages()
+        assert pages() < usual / 4
+        within = resident()
+    assert resident() < within - LARGE // 2
+
+
+@pytest.mark.parametrize("missing", ["mallopt", "malloc_trim", "library"])
+def test_without_the_private_names_of_glibc_nothing_happens(monkeypatch, missing):
+    calls = []
+    names = {"mallopt", "malloc_trim"} - {missing}
+    library = types.SimpleNamespace(
+        **{name: lambda *values: calls.append(values) for name in names}
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("test MAE") == 1
-    assert "on 2 x cpu" in done.stdout
-
-
-def test_a_run_starts_from_a_graphormer_of_transformers(tmp_path):
-    folder = formula_folder(tmp_path / "graphormer")
-    config = tiny_config(tmp_path, init=str(folder), model={}, lr=1e-12, epochs=1)
-    result = train(config, progress=False)
-    assert np.isfinite(result.test)
-    tuned = load(result.model)
-    assert (tuned.config.mixer, tuned.config.channels) == ("qkv", 16)
-    expected = type(tuned).from_huggingface(folder).embedding.nodes.weight
-    torch.testing.assert_close(tuned.embedding.nodes.weight, expected)
-
-
-def test_a_run_starts_from_the_best_checkpoint_of_one_that_was_interrupted(plain, tmp_path):
-    best = tmp_path / "old" / "checkpoints" / "best.ckpt"
-    best.parent.mkdir(parents=True)
-    best.write_bytes((plain.folder / "checkpoints" / "best.ckpt").read_bytes())
-    config = tiny_config(tmp_path, init=str(tmp_path / "old"), model={}, lr=1e-12, epochs=1)
-    tuned = load(train(config, progress=False).model)
-    torch.testing.assert_close(tuned.head.weight, load(plain.model).head.weight)
+    found = None if missing == "library" else library
+    monkeypatch.setattr("slicegraph.train.machine.ctypes.CDLL", lambda name: found)
+    with freed_memory_kept():
+        pass
+    assert calls == []

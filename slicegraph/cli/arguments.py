@@ -1,0 +1,116 @@
+"""Arguments and checks that several commands share."""
+
+import argparse
+import csv
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slicegraph.data.datasets import MoleculeDataset
+    from slicegraph.models import GraphSliceformerConfig
+    from slicegraph.predict import MoleculePredictor
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the model, its device and its batch size."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="folder of a run or of a saved model, or a checkpoint")
+    add("--batch-size", type=int, default=256, metavar="N", help="samples at once (%(default)s)")
+    add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
+
+
+def load_molecule_model(args: argparse.Namespace) -> "MoleculePredictor":
+    """Load the model; raise if its input is not molecules."""
+    from slicegraph.predict import MoleculePredictor
+
+    model = load_model(args)
+    if not isinstance(model, MoleculePredictor):
+        raise ValueError(
+            f"{args.model} is a model of {model.takes}, not of molecules; in Python, "
+            f"slicegraph.load({args.model!r}).predict takes them, and `slicegraph evaluate` "
+            "scores it on its task"
+        )
+    return model
+
+
+def load_model(args: argparse.Namespace) -> Any:
+    """Load the model, of any kind."""
+    import torch
+
+    from slicegraph.predict import load_predictor
+    from slicegraph.predict.distributed import default_device
+
+    if args.batch_size < 1:
+        raise ValueError(f"--batch-size {args.batch_size}, expected at least 1")
+    name = default_device() if args.device == "auto" else args.device
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"--device {name} cannot be used: {reason}") from None
+    return load_predictor(args.model, name)
+
+
+def check_new_file(path: Path, force: bool) -> None:
+    """Raise if a result would replace a file without --force, or cannot be written."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"--out {path} is not a regular file")
+    if path.exists() and not force:
+        raise ValueError(f"--out {path} exists already; --force replaces it")
+    if not path.parent.is_dir():
+        raise ValueError(f"--out {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"--out {path}: the folder {path.parent} may not be written to")
+
+
+def options_of_run(model: str, data: str, config: "GraphSliceformerConfig") -> dict[str, Any]:
+    """How a file of the user's own is read: the labels of the model, and the split of its run."""
+    from slicegraph.train.run_folder import data_of_run
+
+    found = {"targets": config.target_names or None, "task": config.task}
+    found |= data_of_run(model, data)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def check_fit(config: "GraphSliceformerConfig", data: "MoleculeDataset") -> None:
+    """Raise if the model predicts something else than the data set has labels for."""
+    task, names = data.task, ", ".join(data.task.target_names)
+    problems = [
+        f"{what} {own!r} of the model, {theirs!r} of the data ({names})"
+        for what, own, theirs in (
+            ("kind of task", config.task, task.kind),
+            ("number of targets", config.num_targets, task.num_targets),
+        )
+        if own != theirs
+    ]
+    if task.kind == "multiclass" and task.num_classes > config.num_classes:
+        problems += [f"it knows {config.num_classes} classes, the data have {task.num_classes}"]
+    if problems:
+        raise ValueError(f"the model does not fit {data.name}: {problems[0]}")
+
+
+def columns(text: str) -> list[str]:
+    """Split column names at commas, as in a CSV: a name with a comma is quoted."""
+    return next(csv.reader([text]), [])
+
+
+def fractions(text: str) -> tuple[float, ...]:
+    """Read three numbers with commas between them."""
+    try:
+        first, second, third = map(float, text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected such as 0.8,0.1,0.1") from None
+    return first, second, third
+
+
+def print_aligned(rows: list[list[str]], right: Collection[int] = ()) -> None:
+    """Print a table with these columns aligned to the right and the others to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())

@@ -1,0 +1,179 @@
+// The jobs that slicegraph/ops/cpu.py packs: one word of 8 bytes a field, pointers first. Raw pointers
+// and sizes only, no type of torch. Python compares the sizes of the structs when it loads the library.
+#pragma once
+
+#include <cstdint>
+
+namespace slicegraph {
+
+static_assert(sizeof(void*) == 8, "Python packs pointers as words of 8 bytes");
+
+enum Status : int { kDone = 0, kBadInput = 1, kNoMemory = 2 };
+
+enum Dtype : int64_t { kFloat32 = 0, kFloat64 = 1, kBfloat16 = 2, kFloat16 = 3 };
+
+inline int64_t value_bytes(int64_t dtype) {
+  return dtype == kFloat64 ? 8 : dtype == kFloat32 ? 4 : 2;
+}
+
+// How the rows of a tensor are divided into sets.
+enum Layout : int64_t {
+  kDense = 0,      // `count` sets of `rows` rows
+  kLengths32 = 1,  // the same, with sizes[b] real rows at the front of set b
+  kLengths64 = 2,
+  kPacked32 = 3,  // set b is the rows sizes[b] to sizes[b + 1]
+  kPacked64 = 4,
+};
+
+struct Set {
+  int64_t first;     // its first row in a contiguous tensor
+  int64_t length;    // its real rows
+  int64_t capacity;  // its rows, padding included
+};
+
+struct Sets {
+  const void* sizes;
+  int64_t layout;
+  int64_t count;
+  int64_t rows;     // rows of a dense set, or of the whole packed tensor
+  int64_t longest;  // rows of the longest set, found by `measure`
+
+  int64_t size(int64_t i) const {
+    return layout == kLengths32 || layout == kPacked32 ? static_cast<const int32_t*>(sizes)[i]
+                                                       : static_cast<const int64_t*>(sizes)[i];
+  }
+  bool packed() const { return layout >= kPacked32; }
+  int64_t all_rows() const { return packed() ? rows : count * rows; }
+  Set operator[](int64_t b) const {
+    if (layout == kDense) return {b * rows, rows, rows};
+    if (!packed()) return {b * rows, size(b), rows};
+    const int64_t first = size(b), length = size(b + 1) - first;
+    return {first, length, length};
+  }
+};
+
+struct SortJob {
+  const char* x;        // its rows need not be contiguous
+  char* values;         // contiguous
+  char* indices;        // contiguous, or null
+  const uint8_t* mask;  // a direction per channel, or null
+  Sets sets;
+  int64_t channels, threads;
+  int64_t set_stride, row_stride;  // of x, in elements
+  int64_t index_bytes;             // 0, 1, 2, 4 or 8
+  int64_t descending;              // the direction of all channels when mask is null
+  int64_t dtype;
+};
+
+struct PermuteJob {
+  const char* from;  // contiguous, like `to` and `indices`
+  char* to;
+  const char* indices;
+  Sets sets;
+  int64_t channels, threads;
+  int64_t value_bytes, index_bytes;
+  int64_t scatter;  // to[indices[r]] = from[r], else to[r] = from[indices[r]]
+};
+
+struct ExchangeJob {
+  const char* x;  // contiguous
+  char* values;
+  int64_t* where;  // [sets, channels], the row that is swapped with row 0
+  Sets sets;
+  int64_t channels, threads;
+  int64_t dtype;
+  int64_t search;  // find the first maxima and write `where`, else read it
+};
+
+// Every head of every set is a task.
+struct PairJob {
+  const char* left;   // [sets, heads, length, length]; if outer, like `right`
+  const char* right;  // [rows, heads * width]
+  char* out;          // [rows, heads * width]; if outer, [sets, heads, length, length]
+  Sets sets;          // packed
+  int64_t heads, width, length;
+  int64_t threads, dtype;
+  int64_t transposed;
+  int64_t outer;  // left right^T, else left right
+};
+
+// out = drop(softmax(q k^T / sqrt(width) + bias)) v; with grad_out the gradients. Every head of every
+// set is a task.
+struct AttentionJob {
+  const char* qkv;       // [rows, 3 * heads * width]
+  const char* bias;      // [sets, heads, length, length]
+  char* totals;          // [rows, heads, 2]: the maximum and 1 / the sum of each softmax
+  char* out;             // [rows, heads * width]; with grad_out like qkv, its gradient
+  const char* grad_out;  // [rows, heads * width], or null
+  const char* added;     // a gradient that is added to that of the bias, or null
+  char* grad_bias;       // like bias, or null
+  Sets sets;             // packed
+  int64_t heads, width, length;
+  int64_t threads, dtype;
+  int64_t seed, dropped;  // a weight is dropped if the hash of its position is below `dropped`
+  double kept_scale;      // the factor of the other weights
+};
+
+constexpr int64_t kDropoutSpan = 8192;  // entries of a task
+
+struct DropoutJob {
+  const char* x;
+  char* out;
+  int64_t count, seed, dropped;  // an entry is dropped if the hash of its position is below `dropped`
+  int64_t dtype, threads;
+  double kept_scale;  // the factor of the other entries
+};
+
+// Edge e goes from row index[e] to row index[edges + e] of x, and has the sum of the `width` rows of
+// the table at codes[e * width ...]. With grad_out the gradients of x and of the table.
+struct EdgeJob {
+  const char *x, *table;
+  const int64_t *codes, *index;
+  char* sums;
+  const char* grad_out;
+  char *grad_x, *grad_table;
+  int64_t rows, channels, table_rows, edges, width;
+  int64_t backward, dtype, threads;
+};
+
+// table and products are read, or are their gradients if backward; the same for bias.
+struct BiasJob {
+  char *table, *products, *bias;
+  const char *distance, *path;
+  const int64_t *ptr, *edge_ptr;
+  int64_t graphs, length, heads, edges, hops, max_distance, token, empty;
+  int64_t pairs, path_width, distance_bytes, path_bytes;
+  int64_t backward, dtype, threads;
+  double padding;
+};
+
+struct PathsJob {
+  const int64_t* edge_index;  // [2, edges], grouped by graph; node numbers of the whole batch
+  const int64_t* ptr;         // [graphs + 1], the first node of each graph
+  int64_t* offsets;           // [2, graphs + 1], the first pair and the first edge of each graph
+  void* distance;             // [pairs]
+  void* path;                 // [pairs, max_hops]
+  int64_t edges, graphs, max_distance, max_hops;
+  int64_t distance_bytes, path_bytes, threads;
+
+  const int64_t* pair_ptr() const { return offsets; }
+  const int64_t* edge_ptr() const { return offsets + graphs + 1; }
+};
+
+// The code of one SIMD level. A job is divided into tasks that may run in any order, on any thread.
+struct Kernels {
+  const char* name;
+  int64_t (*sort_tasks)(const SortJob&);
+  int64_t (*sort_scratch)(const SortJob&);
+  void (*sort)(const SortJob&, int64_t task, void* scratch);
+  int64_t (*permute_tasks)(const PermuteJob&);
+  int64_t (*permute_scratch)(const PermuteJob&);
+  void (*permute)(const PermuteJob&, int64_t task, void* scratch);
+  int64_t (*exchange_tasks)(const ExchangeJob&);
+  void (*exchange)(const ExchangeJob&, int64_t task);
+  void (*pair_task)(const PairJob&, int64_t task, void* scratch);
+  void (*attention_task)(const AttentionJob&, int64_t task, void* scratch);
+  void (*dropout_task)(const DropoutJob&, int64_t task);
+};
+
+}  // namespace slicegraph

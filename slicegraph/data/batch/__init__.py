@@ -1,1 +1,0 @@
-"""From a store to the batches that a model takes."""

@@ -1,0 +1,143 @@
+"""A data set by name before it is prepared: its files, its splits and its task."""
+
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import numpy as np
+
+from slicegraph.data.prepare import prepare as prepare_file
+from slicegraph.data.splits import Splits, Task
+from slicegraph.data.store import META, REJECTED, VERSION, MoleculeStore, StoreError
+from slicegraph.files import sha256_of
+from slicegraph.metrics import Evaluator
+
+
+class MissingDataset(FileNotFoundError):
+    """A data set that is not here; the message names the missing file and how to get it."""
+
+
+class Source:
+    """Files of a data set, from which its molecules are prepared.
+
+    The task, `kind` to `num_targets`, is that of :class:`slicegraph.data.splits.Task`.
+    """
+
+    path: Path  # the table of molecules, which exists after `fetch`
+    has_smiles = True  # whether `path` is a table of SMILES
+    smiles: str | None = None  # its column of SMILES; None to guess it
+    labels: tuple[str, ...] | None = None  # its columns of labels; None to guess them
+    unlabelled: bool = False  # whether molecules without any label are kept
+    kind: str = "regression"
+    metric: str = "mae"
+    unit: str = ""
+    num_targets: int = 1
+    size: int | None = None  # the number of molecules, if known
+    how: str  # where the data set comes from, for the list of data sets
+
+    def __init__(self, name: str, root: str | Path) -> None:
+        self.name, self.folder = name, Path(root) / name
+        self.path = self.folder / f"{name}.csv.gz"
+
+    @property
+    def store_folder(self) -> Path:
+        """The folder of the prepared molecules."""
+        return self.folder / f"slicegraph-v{VERSION}"
+
+    def files(self) -> list[Path]:
+        """Return the files and folders that `fetch` gets."""
+        return [self.path]
+
+    def present(self) -> bool:
+        """Whether nothing has to be fetched."""
+        return all(path.exists() for path in self.files())
+
+    def prepared(self) -> bool:
+        """Whether the molecules are prepared."""
+        return (self.store_folder / META).is_file()
+
+    def fetch(self) -> None:
+        """Get the missing files, or raise a `MissingDataset` that tells how to get them."""
+
+    @contextmanager
+    def fetching(self, folder: Path, url: str, remedy: str, online: bool = True) -> Iterator[str]:
+        """Yield a temporary folder in `folder`; a failure is a `MissingDataset` with the remedy."""
+        try:
+            if online:  # a missing network is reported at once, where a download would wait
+                with urlopen(url, timeout=30):
+                    pass
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=f".{self.name}-") as temporary:
+                yield temporary
+        except (OSError, RuntimeError) as error:
+            missing = next((path for path in self.files() if not path.exists()), self.path)
+            raise MissingDataset(
+                f"{self.name} is not here: there is no {missing}, and {url} cannot be fetched "
+                f"({error}); unpack that and {remedy}"
+            ) from None
+
+    def splits(self, store: MoleculeStore) -> Splits:
+        """Return the positions in the store of each split."""
+        raise NotImplementedError
+
+    def task(self, store: MoleculeStore) -> Task:
+        """Return the description of the labels."""
+        classes = 2 if self.kind == "binary" else 0
+        return Task(self.kind, tuple(store.label_names), self.metric, self.unit, classes)
+
+    def evaluator(self, task: Task) -> Evaluator:
+        """Return the evaluator of the data set."""
+        return task.evaluator()
+
+    def store(self, workers: int | None = None, progress: bool = True) -> MoleculeStore:
+        """Return the molecules; the first call fetches and prepares them."""
+        folder = self.store_folder
+        if not self.prepared():
+            self.fetch()
+            if progress:
+                print(f"{self.name}: preparing the molecules in {folder}, once", file=sys.stderr)
+            self.prepare(workers, progress)
+        store = MoleculeStore(folder)
+        table = self.path if self.has_smiles and self.path.is_file() else None
+        if table and store.meta["source"].get("sha256") != self.sha256:
+            found = f"was prepared from another {table.name} than the one in {table.parent}"
+            raise StoreError(folder, f"{found}; delete the folder to prepare it again")
+        return store
+
+    def prepare(self, workers: int | None, progress: bool) -> None:
+        """Write the store from the table."""
+        options = {"workers": workers, "progress": progress, **self.columns()}
+        prepare_file(self.path, self.store_folder, **options)
+
+    def columns(self) -> dict[str, Any]:
+        """Return the options of `prepare` that tell how to read the table."""
+        return {"smiles": self.smiles, "labels": self.labels, "unlabelled": self.unlabelled}
+
+    @cached_property
+    def sha256(self) -> str:
+        """The checksum of the table."""
+        return sha256_of(self.path)
+
+    def positions(self, store: MoleculeStore, rows: Splits) -> Splits:
+        """Convert the table's rows of each split to positions in the store.
+
+        A rejected row has no position: it is left out, with a warning that counts them.
+        """
+        total, positions = len(store) + store.meta["rejected"], {}
+        for split, wanted in rows.items():
+            for row in wanted[(wanted < 0) | (wanted >= total)]:
+                problem = f"split {split!r} has row {row} and the table {total} rows"
+                raise ValueError(f"{self.name}: {problem}; the splits are of another release")
+            here = np.isin(wanted, store.rows)
+            positions[split] = np.searchsorted(store.rows, wanted[here])
+            if not here.all():
+                lost = f"{(~here).sum()} of {len(wanted)} molecules of split {split!r}"
+                reasons = f"were rejected, see {store.folder / REJECTED}"
+                warnings.warn(f"{self.name}: {lost} {reasons}", stacklevel=2)
+        return positions

@@ -1,1 +1,0 @@
-"""One molecule: from SMILES to a graph with OGB's features."""

@@ -1,0 +1,108 @@
+"""Work spread over processes: in order, in bounded memory, and safe against a process that dies."""
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_MOST_AHEAD = 2  # items a worker that are read before the next result in order is there
+
+
+class WorkerDied(RuntimeError):
+    """A process ended in the middle of `item`, for instance for want of memory."""
+
+    def __init__(self, item: Any) -> None:
+        super().__init__("a worker process died; if memory ran out, use fewer workers")
+        self.item = item
+
+
+def ordered_map(
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    alone: Callable[[Item], Result] | None = None,
+) -> Generator[Result]:
+    """Yield the results of `map(work, items)`, computed in `workers` processes.
+
+    With one worker everything is done in this process. Memory stays bounded: at most two items a
+    worker are read before the next result in order is there. If a process dies, the items that were
+    under way are repeated one by one with `alone`, in this process; by default with `run_alone`,
+    which raises `WorkerDied` with the item that ends its process. `work`, items and results must be
+    picklable.
+    """
+    if workers == 1:
+        yield from map(work, items)
+        return
+    items = iter(items)
+    first = list(islice(items, workers))  # no more processes than items
+    pool = _pool(max(1, len(first)))
+    pending: deque[tuple[Item, Future[Result]]] = deque()
+
+    def take() -> Result:
+        item, future = pending.popleft()
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return alone(item) if alone else run_alone(work, item)
+
+    try:
+        for item in chain(first, items):
+            try:
+                future = pool.submit(work, item)
+            except BrokenProcessPool:
+                pool.shutdown()
+                pool = _pool(workers)
+                future = pool.submit(work, item)
+            pending.append((item, future))
+            if len(pending) >= _MOST_AHEAD * workers:
+                yield take()
+        while pending:
+            yield take()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def run_alone(work: Callable[[Item], Result], item: Item) -> Result:
+    """Return `work(item)`, computed in a process of its own; `WorkerDied` if that ends."""
+    with _pool(1) as pool:
+        try:
+            return pool.submit(work, item).result()
+        except BrokenProcessPool:
+            raise WorkerDied(item) from None
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    # To fork takes milliseconds and shares what is loaded.
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    return ProcessPoolExecutor(workers, context, _start_worker, (os.getpid(),))
+
+
+def _start_worker(parent: int) -> None:
+    gc.freeze()  # or looking for garbage would copy the memory that is shared with the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+
+    def end_with_parent() -> None:  # without finishing anything
+        process = multiprocessing.parent_process()
+        while os.getppid() == parent and (process is None or process.is_alive()):
+            time.sleep(0.05)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

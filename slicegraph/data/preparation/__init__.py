@@ -1,1 +1,0 @@
-"""From a table to a store: streamed, in parallel, resumed where it stopped."""

@@ -1,1 +1,0 @@
-"""Sequences and pictures: ListOps, Pathfinder, the Long Range Arena."""

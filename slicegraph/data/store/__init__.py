@@ -1,1 +1,0 @@
-"""Molecules on disk: memory-mapped arrays that prove themselves."""

@@ -1,1 +1,0 @@
-"""Files of molecules as streams of rows: CSV, TSV, SMI, Parquet."""

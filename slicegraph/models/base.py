@@ -1,0 +1,204 @@
+"""What all models share: checked configurations, and saving and loading.
+
+A saved model is a folder with `config.json` and `model.safetensors`. The checkpoint of a run, which
+Lightning writes, holds the same configuration and weights. No pickled code is ever executed.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from slicegraph.nn.layer import Layer
+
+CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+_NUMBERS: dict[Any, Any] = {int: (int, "a whole number"), float: ((int, float), "a number")}
+ConfigType = TypeVar("ConfigType", bound="Config")
+ModelType = TypeVar("ModelType", bound="Model")
+Choice = Callable[[type[torch.nn.Module]], type[torch.nn.Module]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A model configuration of plain values, which raises an error that names a wrong one."""
+
+    @classmethod
+    def from_dict(cls: type[ConfigType], values: dict[str, Any]) -> ConfigType:
+        """Returns the configuration with these values, such as those of a JSON file."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in values:
+            if name not in known:
+                expected = f"expected one of {', '.join(known)}"
+                raise ValueError(f"{cls.__name__}: unknown field {name!r}, {expected}")
+        return cls(**values)
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            name, value = field.name, getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+            kinds, expected = _NUMBERS.get(field.type, (object, ""))
+            if expected and (isinstance(value, bool) or not isinstance(value, kinds)):
+                raise self._error(name, f", expected {expected}")
+            if name.endswith("dropout") and not 0 <= value < 1:
+                raise self._error(name, ", expected at least 0 and less than 1")
+
+    def pick(self, *names: str) -> dict[str, Any]:
+        """Returns some fields, to pass them on by name."""
+        return {name: getattr(self, name) for name in names}
+
+    def _check_at_least_one(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise self._error(name, " must be at least 1")
+
+    def _check_one_of(self, **known: Collection[str]) -> None:
+        for name, names in known.items():
+            if getattr(self, name) not in names:
+                raise self._error(name, f", expected one of {', '.join(names)}")
+
+    def _error(self, name: str, problem: str) -> ValueError:
+        return ValueError(f"{type(self).__name__}: {name} = {getattr(self, name)!r}{problem}")
+
+
+MODELS: dict[str, tuple[type["Model"], type[Config]]] = {}  # for `load`, by name
+
+
+class Model(Layer):
+    """A module that is made from a configuration, and that can be saved and loaded."""
+
+    config: Any
+    preset: Callable[..., Any]
+
+    def __init_subclass__(
+        cls, config: type[Config] | None = None, preset: Callable[..., Config] | None = None
+    ) -> None:
+        if config is not None and preset is not None:
+            MODELS[cls.__name__], cls.preset = (cls, config), staticmethod(preset)
+
+    @classmethod
+    def from_preset(cls: type[ModelType], name: str, *options: str, **overrides: Any) -> ModelType:
+        """Makes a new model from a preset, with the arguments of :func:`slicegraph.models.preset`,
+        :func:`~slicegraph.models.sequence_preset` or :func:`~slicegraph.models.vision_preset`."""
+        return cls(cls.preset(name, *options, **overrides))
+
+    def save(self, folder: str | Path) -> None:
+        """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`.
+
+        Args:
+            folder: the folder to write to; created if it does not exist.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {"model": model_name(self), **dataclasses.asdict(self.config)}
+        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")
+        tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
+        save_file(tensors, folder / WEIGHTS_FILE)
+
+
+def model_name(model: torch.nn.Module) -> str:
+    """Returns the name in :obj:`MODELS` of a model or of an instance of a subclass."""
+    known = (name for name, (kind, _) in MODELS.items() if isinstance(model, kind))
+    return next(known, type(model).__name__)
+
+
+def load(path: str | Path, device: str | torch.device = "cpu", choose: Choice | None = None) -> Any:
+    """Loads a saved model, in evaluation mode.
+
+    Args:
+        path: a folder that ``model.save(folder)`` wrote, the folder of a run, or a checkpoint of a
+            run (``RUN/checkpoints/best.ckpt``).
+        device: the device of the weights.
+        choose: maps the class of the saved model to the class to make: the same, or a subclass.
+
+    Example:
+        >>> model = GraphSliceformer.from_preset("mini")
+        >>> model.save("mini")
+        >>> load("mini").config == model.config
+        True
+    """
+    place = find_model(path)
+    config, weights = read_checkpoint(place) if place.is_file() else (read_config(place), None)
+    if (name := config.pop("model", None)) not in MODELS:
+        where = place if place.is_file() else place / CONFIG_FILE
+        raise ValueError(f"load: {where} is of model {name!r}, expected {', '.join(MODELS)}")
+    saved_class, config_class = MODELS[name]
+    model = (choose(saved_class) if choose else saved_class)(config_class.from_dict(config))
+    if weights is None:
+        if not (file := place / WEIGHTS_FILE).is_file():
+            raise FileNotFoundError(f"load: {place} has no {file.name}, expected a saved model")
+        try:
+            weights = load_file(file, device=str(device))
+        except SafetensorError as error:
+            raise ValueError(f"load: {file} is damaged ({error})") from None
+    dtypes = {value.dtype for value in weights.values() if value.is_floating_point()}
+    model.to(device, dtypes.pop() if len(dtypes) == 1 else None)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"load: {place} does not fit its configuration: {error}") from None
+    return model.eval()
+
+
+def find_model(path: str | Path) -> Path:
+    """Returns the folder of the model, or the checkpoint file, that a path leads to."""
+    path = Path(path)
+    if path.is_file():
+        return path
+    for folder in (path, path / "model"):
+        if (folder / CONFIG_FILE).is_file():
+            return folder
+    if (best := path / "checkpoints" / "best.ckpt").is_file():
+        return best
+    if (path / "config.yaml").is_file():
+        remedy = f"go on with it by slicegraph train --resume {path}"
+        raise FileNotFoundError(f"load: the run {path} has no model yet; {remedy}")
+    raise FileNotFoundError(
+        f"load: there is no model in {path}, expected the folder of a run (with model/), of a "
+        f"saved model (with {CONFIG_FILE}), or a checkpoint file"
+    )
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Returns the configuration of the model at a path, with its name under ``"model"``."""
+    place = find_model(path)
+    if place.is_file():
+        return read_checkpoint(place)[0]
+    try:
+        config = json.loads((place / CONFIG_FILE).read_text())
+        if not isinstance(config, dict):
+            raise ValueError(f"a {type(config).__name__}, expected an object")
+    except ValueError as error:
+        raise ValueError(f"load: {place / CONFIG_FILE} is damaged ({error})") from None
+    return config
+
+
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Returns the configuration and the weights of the model in a checkpoint of a run."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception:  # a damaged file raises errors of a dozen kinds
+        raise ValueError(
+            f"load: {path} is no checkpoint of a run, or damaged; name the folder of a run or of a "
+            "saved model, or a checkpoint"
+        ) from None
+    try:
+        config, tensors = found["hyper_parameters"]["model"], found["state_dict"]
+        weights = {
+            name.removeprefix("model.").replace("_orig_mod.", ""): value
+            for name, value in tensors.items()
+            if name.startswith("model.")
+        }
+        return {"model": "GraphSliceformer", **config}, weights
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError(
+            f"load: {path} is a checkpoint of something else: no hyper_parameters of a model"
+        ) from None

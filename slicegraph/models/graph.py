@@ -1,0 +1,366 @@
+"""The Sliceformer on graphs, and Graphormer: configuration, input and model."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch_geometric.data import Data
+from torch_geometric.nn.inits import reset
+from torch_geometric.utils import degree
+
+from slicegraph.models.base import Config, Model
+from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
+from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
+from slicegraph.nn.bias import PairBias, StructuralBias, find_paths
+from slicegraph.nn.block import EncoderBlock, encode
+from slicegraph.nn.embedding import GraphEmbedding
+from slicegraph.nn.local import LOCALS, Edges
+from slicegraph.nn.mixer import MIXERS, Mixer
+from slicegraph.nn.packed import token_ptr
+from slicegraph.nn.readout import READOUTS, GraphReadout
+from slicegraph.ops.dropout import dropout
+from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.paths import ShortestPaths
+from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
+
+TASKS = ("regression", "binary", "multiclass")
+
+
+@dataclass(frozen=True)
+class GraphSliceformerConfig(Config):
+    """The configuration of :class:`~slicegraph.models.GraphSliceformer`.
+
+    Args:
+        num_layers, channels, ffn_channels, heads: the size of the encoder.
+        mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`.
+        local: ``"gine"`` adds messages along the edges to every mixer, see
+            :class:`~slicegraph.nn.LocalBranch`; ``"none"`` does not.
+        node_vocabulary: the number of categories of each node feature; none for float features.
+        node_dim: the number of float node features; then there is no ``node_vocabulary``.
+        edge_vocabulary, edge_dim: the same for edges; with neither, edge features are not read.
+        max_distance, max_hops, max_degree: longer distances, later edges of a path and larger
+            degrees are not distinguished.
+        readout: ``"token"`` gives every graph a token and reads it; ``"mean"``, ``"sum"`` and
+            ``"quantiles"`` read the nodes, and there is no token.
+        quantiles: how many quantiles of each channel are read, by this readout and by the mixer
+            ``"quantile_attn"``.
+        num_targets: how many numbers are predicted for a graph.
+        task: ``"regression"``; ``"binary"``, a logit for each target; ``"multiclass"``,
+            ``num_classes`` logits for each target.
+        num_classes: the number of classes of a ``"multiclass"`` target.
+        dropout, attention_dropout, input_dropout: the dropout probabilities of the branches of a
+            block, of the weights of a softmax, and of the embedding.
+        recompute: what the backward pass recomputes to save memory, see
+            :class:`~slicegraph.nn.EncoderBlock`.
+        target_names, unit: the names and the unit of the targets; for display only.
+        target_mean, target_std: mean and standard deviation of each target of a regression. The
+            head predicts standardised targets; the model returns them in their unit.
+        padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
+            room for 128 hops; neither is used by a model trained here.
+        empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
+            after a path's last edge add the edge table's padding row, and both degree tables are
+            read at the in-degree.
+        post_norm, embedding_norm, final_transform: parts of the Graphormer of the transformers
+            library: norms after the sums of a block, a norm after the embedding, and a linear layer
+            with GELU before the final norm.
+    """
+
+    num_layers: int = 12
+    channels: int = 768
+    ffn_channels: int = 768
+    heads: int = 32
+    mixer: str = "sort_attn"
+    order: str = "ascending"
+    align: str = "rows"
+    local: str = "none"
+    node_vocabulary: tuple[int, ...] | None = OGB_ATOMS
+    node_dim: int | None = None
+    edge_vocabulary: tuple[int, ...] | None = OGB_BONDS
+    edge_dim: int | None = None
+    max_distance: int = 254
+    max_hops: int = 5
+    max_degree: int = 63
+    readout: str = "token"
+    quantiles: int = 5
+    num_targets: int = 1
+    task: str = "regression"
+    num_classes: int = 2
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    input_dropout: float = 0.0
+    recompute: str = "none"
+    target_names: tuple[str, ...] = ()
+    unit: str = ""
+    target_mean: tuple[float, ...] | None = None
+    target_std: tuple[float, ...] | None = None
+    padding_row: bool = False
+    hop_blocks: int | None = None
+    empty_hops: bool = False
+    in_degree_twice: bool = False
+    post_norm: bool = False
+    embedding_norm: bool = False
+    final_transform: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_at_least_one("num_layers", "channels", "ffn_channels", "heads", "num_targets")
+        self._check_one_of(task=TASKS, local=LOCALS, mixer=MIXERS, readout=READOUTS)
+        if self.task == "multiclass" and self.num_classes < 2:
+            raise self._error("num_classes", " must be at least 2")
+        for name, values in self.pick("target_names", "target_mean", "target_std").items():
+            if values and len(values) != self.num_targets:
+                counts = f"{len(values)} values for {self.num_targets} targets"
+                raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
+        if (self.target_mean is None) != (self.target_std is None):
+            raise self._error("target_std", ", expected together with target_mean")
+        if self.target_std is not None and self.task != "regression":
+            raise self._error("task", ", expected 'regression', which target_std is for")
+        if self.target_std is not None and not min(self.target_std) > 0:
+            raise self._error("target_std", " must be above 0")
+
+    @property
+    def token(self) -> bool:
+        """Whether every graph has a token."""
+        return READOUTS[self.readout].token
+
+
+def preset(name: str, vocabulary: str = "ogb", **overrides: Any) -> GraphSliceformerConfig:
+    """Returns the configuration of a preset.
+
+    Args:
+        name: a name from :obj:`PRESETS`.
+        vocabulary: ``"ogb"``, or ``"graphormer"`` for tables of 512 entries per feature.
+        **overrides: fields of the configuration to change.
+
+    Example:
+        >>> preset("sliceformer-slim", num_targets=3).channels
+        80
+    """
+    fields = find_preset(name, PRESETS) | find_preset(vocabulary, VOCABULARIES, "vocabulary")
+    return GraphSliceformerConfig.from_dict(fields | overrides)
+
+
+class GraphBatch(NamedTuple):
+    """The tensors of a batch: ``features [T, F]``, ``ptr [B + 1]``, edges, degrees ``[T]``."""
+
+    features: Tensor
+    ptr: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    in_degree: Tensor
+    out_degree: Tensor
+
+
+def read_batch(data: Data) -> GraphBatch:
+    """Reads the tensors of a ``Batch``, or of a single graph; raises if it is empty."""
+    if data.x is None:
+        raise ValueError("the batch has no x, the features of the nodes")
+    if "ptr" in data:
+        ptr = data.ptr
+    elif data.batch is not None:
+        raise ValueError("the batch has batch and no ptr; make it with Batch.from_data_list")
+    else:
+        ptr = torch.tensor([0, data.x.shape[0]], device=data.x.device)
+    if ptr.numel() < 2 or data.x.shape[0] == 0:
+        raise ValueError(f"the batch is empty: {ptr.numel() - 1} graphs with {len(data.x)} nodes")
+    edge_index = ptr.new_empty(2, 0) if data.edge_index is None else data.edge_index
+    degrees = [
+        data[name] if name in data else degree(ends, len(data.x), torch.long)
+        for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0]))
+    ]
+    return GraphBatch(data.x, ptr, edge_index, data.edge_attr, *degrees)
+
+
+class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
+    r"""The graph model of the `Sliceformer: Make Multi-head Attention as Simple as Sorting in
+    Discriminative Tasks <https://arxiv.org/abs/2310.17683>`_ paper; with ``mixer="qkv"``, the
+    Graphormer of `"Do Transformers Really Perform Bad for Graph Representation?"
+    <https://arxiv.org/abs/2106.05234>`_.
+
+    .. math:: \hat{y} = \mu + \sigma \, W \, \mathrm{read}(\mathrm{LN}(f_L \circ \cdots \circ f_1
+        (X_0, S + E)))
+
+    with the mean and the deviation of the targets (0 and 1 if there are none) and blocks
+    :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). Softmax(S+E) is computed once and shared by
+    all of them. A prediction does not depend on the other graphs of the batch.
+
+    Args:
+        config: the configuration.
+
+    Shapes:
+        - **batch**: a PyG ``Batch`` (or one graph) with ``x``, ``edge_index`` and ``edge_attr``,
+          that went through :class:`~slicegraph.transforms.StructuralEncoding`; what it would have
+          written is computed if it is missing.
+        - **output**: ``[B, num_targets]``, or ``[B, num_targets, num_classes]`` logits for the task
+          ``"multiclass"``.
+
+    Example:
+        >>> model = GraphSliceformer.from_preset("mini")
+        >>> edge_index, edge_attr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 0, 0]] * 2)
+        >>> x = torch.tensor([[5, 0, 4, 5, 3, 0, 2, 0, 0], [7, 0, 2, 5, 1, 0, 2, 0, 0]])
+        >>> model(Data(x=x, edge_index=edge_index, edge_attr=edge_attr)).shape
+        torch.Size([1, 1])
+    """
+
+    target_mean: Tensor | None
+    target_std: Tensor | None
+
+    def __init__(self, config: GraphSliceformerConfig) -> None:
+        super().__init__()
+        self.config = c = config
+        tables = c.pick("node_vocabulary", "node_dim", "max_degree", "padding_row")
+        self.embedding = GraphEmbedding(
+            c.channels, token=c.token, in_degree_twice=c.in_degree_twice, **tables
+        )
+        self.embedding_norm = torch.nn.LayerNorm(c.channels) if c.embedding_norm else None
+        self.blocks = torch.nn.ModuleList(map(self._block, range(1, c.num_layers + 1)))
+        self.structural_bias = None
+        if MIXERS[c.mixer].needs_pairs:
+            tables = c.pick(
+                "max_distance", "max_hops", "edge_vocabulary", "edge_dim", "padding_row"
+            )
+            self.structural_bias = StructuralBias(
+                c.heads, token=c.token, hop_blocks=c.hop_blocks, empty_hops=c.empty_hops, **tables
+            )
+        self.final_transform = (
+            torch.nn.Linear(c.channels, c.channels) if c.final_transform else None
+        )
+        self.final_norm = torch.nn.LayerNorm(c.channels)
+        self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
+        outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
+        self.head = torch.nn.Linear(self.readout.out_channels, outputs)
+        self.reset_parameters()
+
+    def _block(self, layer: int) -> EncoderBlock:
+        c, local = self.config, LOCALS[self.config.local]
+        options = c.pick("mixer", "order", "align", "num_layers", "quantiles")
+        mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
+        branch = None if local is None else local(c.channels, c.edge_vocabulary, c.edge_dim)
+        options = c.pick("dropout", "post_norm", "recompute")
+        return EncoderBlock(mixer, c.ffn_channels, local=branch, **options)
+
+    @classmethod
+    def from_graphormer_v1(
+        cls, state_dict: dict[str, Tensor], mixer: str = "qkv", **overrides: Any
+    ) -> "GraphSliceformer":
+        """Imports a model of the official Graphormer v1 or Sliceformer code, with its weights.
+
+        Sizes are read off the weights. A mixer without queries and keys leaves them out, so a
+        Graphormer can start a Sliceformer.
+
+        Args:
+            state_dict: the tensors under their official names.
+            mixer: the formula the weights are for, or the one to go on with.
+            **overrides: other fields of the configuration, such as ``max_hops`` and ``dropout``.
+        """
+        needs_queries = mixer in MIXERS and MIXERS[mixer].needs_queries
+        imported = read_graphormer_v1(state_dict, needs_queries)
+        return cls._imported(*imported, {"mixer": mixer, **overrides}, "from_graphormer_v1")
+
+    @classmethod
+    def from_huggingface(
+        cls, path: str | Path, mixer: str = "qkv", **overrides: Any
+    ) -> "GraphSliceformer":
+        """Imports a Graphormer of the transformers library with its weights, in evaluation mode.
+
+        With ``mixer="qkv"`` it predicts what ``GraphormerForGraphClassification`` does (and
+        :meth:`embed` gives the first row of ``GraphormerModel``) for undirected graphs with the
+        same features and paths. Other mixers start from all weights but the queries and keys.
+
+        Args:
+            path: a folder with ``config.json`` and ``model.safetensors``. Nothing is downloaded.
+            mixer: the formula the weights are for, or the one to go on with.
+            **overrides: other fields of the configuration, such as ``dropout``; ``task`` if
+                several outputs are not binary targets; ``node_vocabulary`` and
+                ``edge_vocabulary`` if the features are not 512 categories each. A head of
+                another size (``num_targets``) is initialised at random, as it is if there is none.
+        """
+        imported = read_huggingface(path, overrides.get("task"))
+        return cls._imported(*imported, {"mixer": mixer, **overrides}, "from_huggingface").eval()
+
+    @classmethod
+    def _imported(
+        cls, fields: dict[str, Any], weights: Weights, overrides: dict[str, Any], caller: str
+    ) -> "GraphSliceformer":
+        """Makes a model with the weights that fit; a head of another size keeps its own."""
+        model = cls(GraphSliceformerConfig.from_dict(fields | overrides))
+        own = model.state_dict()
+        used = {name: value for name, value in weights.items() if name in own}
+        if "head.weight" in used and used["head.weight"].shape != own["head.weight"].shape:
+            del used["head.weight"], used["head.bias"]
+        for name in model.load_state_dict(used, strict=False).missing_keys:
+            if not name.startswith("head."):
+                remedy = "leave out the override that needs it"
+                raise ValueError(f"{caller}: the checkpoint has nothing for {name!r}; {remedy}")
+        return model
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters as Graphormer does: tables and matrices are normal."""
+        norms = (self.embedding_norm, self.final_norm)
+        for part in (self.embedding, self.structural_bias, self.blocks, *norms):
+            reset(part)
+        deviation = 0.02 / math.sqrt(self.config.num_layers)
+        for module in self.modules():
+            if isinstance(module, torch.nn.Linear):
+                torch.nn.init.normal_(module.weight, std=deviation)
+                if module.bias is not None:
+                    torch.nn.init.zeros_(module.bias)
+        for name, values in self.config.pick("target_mean", "target_std").items():
+            buffer = None if values is None else self.head.weight.new_tensor(values)
+            self.register_buffer(name, buffer, persistent=False)
+
+    def forward(self, batch: Data) -> Tensor:
+        return self.rescale(self.score(batch))
+
+    def rescale(self, scores: Tensor) -> Tensor:
+        """Converts the output of :meth:`score` to the unit of the targets."""
+        if self.target_mean is None or self.target_std is None:
+            return scores
+        return scores * self.target_std + self.target_mean
+
+    def score(self, batch: Data) -> Tensor:
+        """Computes the output of the head, for a loss: standardised targets, or logits."""
+        out = self.head(self.embed(batch))
+        multiclass = self.config.task == "multiclass"
+        return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
+
+    def embed(self, batch: Data) -> Tensor:
+        """Computes the vector of each graph that the head reads: ``[B, out_channels]``."""
+        graphs = read_batch(batch)
+        pairs = self.pair_bias(batch, graphs)
+        x = self.embedding(graphs.features, graphs.in_degree, graphs.out_degree, graphs.ptr)
+        if self.embedding_norm is not None:
+            x = self.embedding_norm(x)
+        if self.training:
+            x = dropout(x, self.config.input_dropout)
+        ptr, index, token = graphs.ptr, graphs.edge_index, self.config.token
+        if token:  # a row in front of the nodes of each graph
+            index = index + set_of_row(ptr, graphs.features.shape[0])[index] + 1
+            ptr = token_ptr(ptr)
+        edges = Edges(index, graphs.edge_attr)
+        x = encode(self.blocks, x, ptr, pairs, edges=edges, first_rows=token)
+        if self.final_transform is not None:
+            x = functional.gelu(self.final_transform(x))
+        x = self.final_norm(x)
+        return x if token else self.readout(x, ptr)
+
+    def pair_bias(self, batch: Data, graphs: GraphBatch | None = None) -> PairBias | None:
+        """Computes S + E of a batch; None if the mixer does not use it."""
+        if self.structural_bias is None:
+            return None
+        c, graphs = self.config, read_batch(batch) if graphs is None else graphs
+        ptr, edge_index = graphs.ptr, graphs.edge_index
+        if "pair_distance" in batch and "pair_path" in batch:  # written by StructuralEncoding
+            graph = set_of_row(ptr, graphs.features.shape[0])[edge_index[0]]
+            edge_ptr = torch.searchsorted(graph, torch.arange(ptr.numel(), device=ptr.device))
+            pair_ptr = functional.pad(ptr.diff().square().cumsum(0), (1, 0))
+            encoding = ShortestPaths(batch.pair_distance, batch.pair_path, pair_ptr, edge_ptr)
+        else:
+            encoding = find_paths(edge_index, ptr, c.max_distance, c.max_hops)
+        return self.structural_bias(
+            encoding, ptr, graphs.edge_attr, softmax=MIXERS[c.mixer].needs_softmax
+        )

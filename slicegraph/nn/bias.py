@@ -1,0 +1,248 @@
+"""S + E: the structure of a graph as a bias for each pair of its nodes, per attention head."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slicegraph.nn.embedding import FeatureTable
+from slicegraph.nn.layer import Layer
+from slicegraph.nn.packed import PaddedSets, token_ptr
+from slicegraph.ops.dropout import dropout as drop
+from slicegraph.ops.operator import has_kernel
+from slicegraph.ops.pairs import pair_attention, pair_mix_op
+from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
+
+
+class PairBias:
+    r"""The output of :class:`~slicegraph.nn.StructuralBias`, shared by all layers of a model.
+
+    .. math:: \mathrm{mix}(V) = \mathrm{softmax}(B) V, \quad
+        \mathrm{attend}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{D} + B) \, V
+
+    ``bias`` is ``[B, H, N, N]``, far below all other values where a column is padding. Its softmax,
+    which only :meth:`mix` needs, is computed once for all layers.
+    """
+
+    def __init__(self, bias: Tensor, sets: PaddedSets, softmax: bool = True) -> None:
+        self.bias, self.sets = bias, sets
+        self.weights = bias.softmax(-1) if softmax else None
+
+    def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
+        """Averages packed ``values`` ``[T, C]``; each head has its part of the channels."""
+        if self.weights is None:
+            raise ValueError("PairBias: mix needs the weights; make it with softmax=True")
+        weights = drop(self.weights.to(values.dtype), dropout)
+        # The sets are right by construction: no check, which would wait for a GPU.
+        return pair_mix_op(weights, values, self.sets.ptr, False)
+
+    def attend(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
+        """Computes attention within each set from ``qkv`` ``[T, 3 C]``, concatenated."""
+        bias = self.bias.to(qkv.dtype)
+        # Torch's attention is slower on a CPU with dropout: step by step, and with padding.
+        if has_kernel("pair_attention", qkv) or (dropout and qkv.is_cpu):
+            out, bias = pair_attention(qkv, bias, self.sets.ptr, dropout)
+            # The next layer goes on from here, so that the gradients of all layers add up in place.
+            self.bias = bias if bias.dtype == self.bias.dtype else self.bias
+            return out
+        return self._dense_attention(qkv, bias, dropout)
+
+    def _dense_attention(self, qkv: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        q, k, v = (
+            self.sets.pad(part).unflatten(-1, (self.bias.shape[1], -1)).transpose(1, 2)
+            for part in qkv.chunk(3, 1)
+        )
+        out = functional.scaled_dot_product_attention(q, k, v, mask, dropout)
+        return self.sets.unpad(out.transpose(1, 2).flatten(2))
+
+
+class SetAttention(PairBias):
+    r"""Attention without a bias, :math:`\mathrm{softmax}(Q K^T / \sqrt{D}) V`, within packed sets.
+
+    It stores nothing of the size of all pairs, and sets of one size need no mask. ``like`` has the
+    dtype and the device of the rows.
+    """
+
+    def __init__(self, sets: PaddedSets, heads: int, like: Tensor) -> None:
+        super().__init__(like.new_empty(0, heads), sets, softmax=False)  # no values, only heads
+        # The padding of a set without rows attends to itself: a softmax over nothing is NaN.
+        seen = sets.real | (sets.sizes == 0).unsqueeze(-1)
+        self.mask = None if sets.full else seen[:, None, None]
+
+    def attend(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
+        """Computes attention within each set from ``qkv`` ``[T, 3 C]``, concatenated."""
+        return self._dense_attention(qkv, self.mask, dropout)
+
+
+def padding_value(dtype: torch.dtype) -> float:
+    """Returns a number that is 0 after softmax and does not overflow when scores are added."""
+    return torch.finfo(dtype).min / 2
+
+
+class PathBias(Layer):
+    """Multiplies every edge by every :math:`W_k` of :class:`StructuralBias`."""
+
+    def __init__(self, heads: int, blocks: int, table: FeatureTable | None, edge_dim: int) -> None:
+        super().__init__()
+        self.edge_table, self.edge_dim = table, edge_dim
+        self.weight = torch.nn.Parameter(torch.empty(blocks, edge_dim, heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters, with the standard deviation of Graphormer's."""
+        torch.nn.init.normal_(self.weight, std=0.02)
+        super().reset_parameters()
+
+    def forward(self, edge_attr: Tensor, max_hops: int, empty_hops: bool) -> Tensor:
+        """Returns ``[E, max_hops, heads]``; with ``empty_hops``, one more row for empty slots."""
+        if self.edge_table is not None:
+            edges = self.edge_table(edge_attr)
+        else:
+            edges = edge_attr.to(self.weight.dtype)
+            edges = edges.unsqueeze(-1) if edges.dim() == 1 else edges
+            if edges.dim() != 2 or edges.shape[1] != self.edge_dim:
+                shape, expected = list(edge_attr.shape), f"[E, {self.edge_dim}]"
+                raise ValueError(f"PathBias: edge_attr has shape {shape}, expected {expected}")
+        if empty_hops and self.edge_table is not None:
+            # Graphormer v1 adds its padding row, but never trains it.
+            edges = torch.cat([edges, self.edge_table.weight[:1].detach()])
+        weight = self.weight[:max_hops].transpose(0, 1).flatten(1)
+        return (edges @ weight).unflatten(-1, (max_hops, self.weight.shape[2]))
+
+
+class StructuralBias(Layer):
+    r"""The spatial and edge encoding of `"Do Transformers Really Perform Bad for Graph
+    Representation?" <https://arxiv.org/abs/2106.05234>`_ (Graphormer): S + E, per head.
+
+    .. math:: b_{ij} = S[d_{ij}] + \frac{1}{\max(1, \min(d_{ij}, K))}
+        \sum_{k=1}^{\min(d_{ij}, K)} e_{ij}^{(k)} W_k
+
+    where :math:`d_{ij}` is the distance from node i to node j and :math:`e_{ij}^{(k)}` describes
+    the k-th edge of a shortest path: its float features, or the average of the vectors of its
+    categories.
+
+    Args:
+        heads: the number of heads.
+        max_distance: longer distances share this entry; unreachable pairs have their own.
+        max_hops: how many edges of a path count, :math:`K`.
+        edge_vocabulary: the number of categories of each edge feature, for categorical ones.
+        edge_dim: the number of floating-point edge features. With neither, E is left out.
+        token: whether every graph has a token as its first row, at a virtual distance of its own.
+        hop_blocks: how many :math:`W_k` to store, ``max_hops`` if None; Graphormer v1 stores 128.
+        padding_row: whether the tables begin with a row for padding, as in Graphormer v1.
+        empty_hops: whether the slots after a path's last edge add the edge table's padding row, as
+            in Graphormer v1.
+
+    Shapes:
+        - **encoding**: from :func:`slicegraph.ops.paths.shortest_paths`, with at least
+          ``max_hops`` hops and a ``max_distance`` of at least this one's.
+        - **ptr**: ``[B + 1]``, the nodes of each graph; **edge_attr**: ``[E, F]``.
+        - **softmax**: whether to compute the softmax of the bias; ``"qkv"`` does not need it.
+        - **output**: a :class:`~slicegraph.nn.PairBias` for sets of ``n`` rows, or ``n + 1`` with a
+          token.
+
+    Example:
+        >>> edge_index, ptr = torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 2, 3])
+        >>> encoding = shortest_paths(edge_index, ptr)
+        >>> StructuralBias(heads=4, token=True)(encoding, ptr).bias.shape
+        torch.Size([2, 4, 3, 3])
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        max_distance: int = 254,
+        max_hops: int = 5,
+        edge_vocabulary: Sequence[int] | None = None,
+        *,
+        edge_dim: int | None = None,
+        token: bool = False,
+        hop_blocks: int | None = None,
+        padding_row: bool = False,
+        empty_hops: bool = False,
+    ) -> None:
+        super().__init__()
+        if not 0 <= max_hops <= max_distance:
+            raise ValueError(
+                f"StructuralBias: max_hops = {max_hops} is not in 0..max_distance = {max_distance}"
+            )
+        self.heads, self.max_distance, self.max_hops = heads, max_distance, max_hops
+        self.padding_row, self.empty_hops = padding_row, empty_hops
+        self.distance = torch.nn.Parameter(torch.empty(max_distance + 2 + padding_row, heads))
+        self.virtual_distance = torch.nn.Parameter(torch.empty(1, heads)) if token else None
+        self.path_bias = None
+        if max_hops > 0 and (edge_vocabulary or edge_dim):
+            blocks, table = max_hops if hop_blocks is None else hop_blocks, None
+            if max_hops > blocks:
+                raise ValueError(
+                    f"StructuralBias: max_hops = {max_hops} exceeds hop_blocks = {blocks}"
+                )
+            if edge_vocabulary and edge_dim:
+                raise ValueError(
+                    f"StructuralBias: edge_vocabulary = {edge_vocabulary} and edge_dim = "
+                    f"{edge_dim}, expected one of them"
+                )
+            if empty_hops and not (edge_vocabulary and padding_row):
+                raise ValueError("StructuralBias: empty_hops needs edge_vocabulary and padding_row")
+            if edge_vocabulary:
+                table = FeatureTable(edge_vocabulary, heads, mean=True, padding_row=padding_row)
+            self.path_bias = PathBias(heads, blocks, table, edge_dim or heads)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters, with the standard deviation of Graphormer's."""
+        torch.nn.init.normal_(self.distance, std=0.02)
+        torch.nn.init.zeros_(self.distance[: int(self.padding_row)])
+        if self.virtual_distance is not None:
+            torch.nn.init.normal_(self.virtual_distance, std=0.02)
+        super().reset_parameters()
+
+    def forward(
+        self,
+        encoding: ShortestPaths,
+        ptr: Tensor,
+        edge_attr: Tensor | None = None,
+        softmax: bool = True,
+    ) -> PairBias:
+        ptr, paths = ptr.long(), self.path_bias
+        pairs, hops = int(ptr.diff().square().sum()), encoding.path.shape[1]
+        found = [len(encoding.distance), len(encoding.path)]
+        if found != [pairs, pairs]:
+            raise ValueError(
+                f"StructuralBias: {found} distances and paths, expected {pairs}, one for each pair"
+            )
+        if paths is not None and hops < self.max_hops:
+            raise ValueError(
+                f"StructuralBias: the encoding has paths of {hops} hops, expected at least "
+                f"max_hops = {self.max_hops}"
+            )
+        table, token = self.distance[int(self.padding_row) :], self.virtual_distance is not None
+        if self.virtual_distance is not None:
+            table = torch.cat([table, self.virtual_distance])
+        if paths is None:
+            products = table.new_zeros(0, 0, self.heads)
+        elif edge_attr is None:
+            raise ValueError("StructuralBias: edge_attr is missing, expected edge features")
+        else:
+            products = paths(edge_attr, self.max_hops, self.empty_hops).to(table.dtype)
+        sets = PaddedSets(token_ptr(ptr) if token else ptr)
+        bias = structural_bias(
+            table,
+            products,
+            encoding,
+            ptr,
+            length=sets.length,
+            max_distance=self.max_distance,
+            token=token,
+            empty=paths is not None and self.empty_hops,
+            padding=padding_value(table.dtype),
+        )
+        return PairBias(bias, sets, softmax)
+
+
+def find_paths(edge_index: Tensor, ptr: Tensor, max_distance: int, max_hops: int) -> ShortestPaths:
+    """Computes the encoding of a batch on the CPU, and moves it to the device of ``ptr``."""
+    hops = max(1, max_hops)  # the first hop tells whether there is a path
+    found = shortest_paths(edge_index.cpu(), ptr.cpu(), max_distance, hops)
+    return ShortestPaths(*(part.to(ptr.device) for part in found))

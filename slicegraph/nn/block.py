@@ -1,0 +1,130 @@
+"""One layer of an encoder: mixes the rows of each set, then transforms every row."""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slicegraph.nn.bias import PairBias
+from slicegraph.nn.layer import Layer
+from slicegraph.nn.local import Edges, LocalBranch
+from slicegraph.nn.mixer import Mixer, recomputed
+from slicegraph.nn.packed import gather_rows
+from slicegraph.ops.dropout import dropout
+
+
+class EncoderBlock(Layer):
+    r"""The pre-norm block of Graphormer and of the `Sliceformer
+    <https://arxiv.org/abs/2310.17683>`_ paper.
+
+    .. math::
+        X' &= X + \mathrm{Mix}(\mathrm{LN}(X)) \\
+        Y &= X' + W_2 \, \mathrm{GELU}(W_1 \mathrm{LN}(X'))
+
+    or, with ``post_norm``, the one of the original Transformer:
+
+    .. math::
+        X' &= \mathrm{LN}(X + \mathrm{Mix}(X)) \\
+        Y &= \mathrm{LN}(X' + W_2 \, \mathrm{GELU}(W_1 X'))
+
+    The output of a local branch on the same input is added to Mix.
+
+    Args:
+        mixer: how the rows of a set are mixed.
+        ffn_channels: the inner size of the feed-forward part.
+        dropout: the dropout probability of both branches.
+        post_norm: whether the norms come after the sums.
+        recompute: what the backward pass recomputes instead of keeping it: ``"none"``; ``"mix"``,
+            norms, GELU, the sort and the pair products, which cost little; ``"all"``, the linear
+            layers too. With ``"sort_attn"`` a block keeps 8, 4 or 2 tensors of the size of its
+            input. The results are the same.
+        local: messages along edges, as in `"Recipe for a General, Powerful, Scalable Graph
+            Transformer" <https://arxiv.org/abs/2205.12454>`_.
+
+    Shapes:
+        - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``; **pairs** as the mixer needs,
+          **edges** as the local branch does.
+        - **rows**: the rows of the output to compute, each at most once; all if not given.
+        - **output**: ``[T, C]``, or ``[rows, C]``.
+
+    Example:
+        >>> block = EncoderBlock(Mixer(16, mixer="sort"), ffn_channels=32)
+        >>> block(torch.randn(5, 16), torch.tensor([0, 2, 5])).shape
+        torch.Size([5, 16])
+    """
+
+    def __init__(
+        self,
+        mixer: Mixer,
+        ffn_channels: int,
+        dropout: float = 0.0,
+        *,
+        post_norm: bool = False,
+        recompute: str = "none",
+        local: LocalBranch | None = None,
+    ) -> None:
+        super().__init__()
+        self._check_choice("recompute", recompute, ("none", "mix", "all"))
+        self.dropout, self.post_norm, self.recompute = dropout, post_norm, recompute
+        self.mixer_norm = torch.nn.LayerNorm(mixer.channels)
+        self.mixer = mixer
+        self.local = local
+        self.ffn_norm = torch.nn.LayerNorm(mixer.channels)
+        self.ffn_in = torch.nn.Linear(mixer.channels, ffn_channels)
+        self.ffn_out = torch.nn.Linear(ffn_channels, mixer.channels)
+
+    def forward(
+        self,
+        x: Tensor,
+        ptr: Tensor,
+        pairs: PairBias | None = None,
+        rows: Tensor | None = None,
+        edges: Edges | None = None,
+    ) -> Tensor:
+        if self.local is not None and edges is None:
+            raise ValueError("EncoderBlock: a block with a local branch needs edges")
+
+        norm, recompute = None if self.post_norm else self.mixer_norm, self.recompute == "mix"
+
+        def mix(x: Tensor) -> Tensor:
+            if self.local is None or edges is None:
+                return self.mixer(x, ptr, pairs, norm, rows=rows, recompute=recompute)
+            x = x if norm is None else norm(x)
+            mixed = self.mixer(x, ptr, pairs, rows=rows, recompute=recompute)
+            return mixed + self.local(x, edges, rows)
+
+        mixed = self._run("all", mix, x, self.mixer.active_dropout > 0)
+        x = self._drop(mixed) + (x if rows is None else gather_rows(x, rows))
+        x = self.mixer_norm(x) if self.post_norm else x
+        x = x + self._drop(self._run("all", self._ffn, x))
+        return self.ffn_norm(x) if self.post_norm else x
+
+    def _ffn(self, x: Tensor) -> Tensor:
+        x = self._run("mix", lambda x: self.ffn_in(x if self.post_norm else self.ffn_norm(x)), x)
+        return self._run("mix", lambda x: self.ffn_out(functional.gelu(x)), x)
+
+    def _run(
+        self, mode: str, run: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False
+    ) -> Tensor:
+        """Calls a function, whose intermediate tensors one mode recomputes."""
+        return recomputed(run, x, is_random) if self.recompute == mode else run(x)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout) if self.training else x
+
+
+def encode(
+    blocks: Iterable[torch.nn.Module],
+    x: Tensor,
+    ptr: Tensor,
+    pairs: PairBias | None = None,
+    *,
+    edges: Edges | None = None,
+    first_rows: bool = False,
+) -> Tensor:
+    """Applies all blocks; with ``first_rows`` the last one computes only the first row per set."""
+    *earlier, last = blocks
+    for block in earlier:
+        x = block(x, ptr, pairs, edges=edges)
+    return last(x, ptr, pairs, ptr[:-1] if first_rows else None, edges)

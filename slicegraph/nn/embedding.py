@@ -1,0 +1,238 @@
+"""The input of an encoder: one vector for every node of a graph or element of a sequence."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from slicegraph.nn.layer import Layer
+from slicegraph.nn.packed import prepend_tokens, token_ptr
+from slicegraph.ops.layout import set_of_row
+
+
+class FeatureTable(torch.nn.Module):
+    r"""Embeds rows of categories, such as OGB's atoms and bonds.
+
+    .. math:: y = \sum_f T_f[x_f]
+
+    Args:
+        vocabulary: how many categories each feature has.
+        channels: the size of a vector.
+        mean: whether to average over the features instead of adding them.
+        padding_row: whether the table begins with a row without a category, as those of Graphormer
+            v1 do; it is initialised to zeros.
+
+    Shapes:
+        - **features**: ``[T, F]``, integers; ``[T]`` if there is one feature.
+        - **output**: ``[T, channels]``.
+
+    Example:
+        >>> FeatureTable([119, 5], channels=16)(torch.tensor([[6, 0], [8, 1]])).shape
+        torch.Size([2, 16])
+    """
+
+    offsets: Tensor
+
+    def __init__(
+        self,
+        vocabulary: Sequence[int],
+        channels: int,
+        mean: bool = False,
+        padding_row: bool = False,
+    ) -> None:
+        super().__init__()
+        if not vocabulary or min(vocabulary) < 1:
+            raise ValueError(
+                f"FeatureTable: vocabulary = {list(vocabulary)}, expected at least 1 per feature"
+            )
+        self.vocabulary, self.channels = tuple(vocabulary), channels
+        self.mode, self.padding_row = "mean" if mean else "sum", padding_row
+        self.weight = torch.nn.Parameter(torch.empty(sum(vocabulary) + padding_row, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets the table, with the standard deviation of Graphormer's."""
+        torch.nn.init.normal_(self.weight, std=0.02)
+        torch.nn.init.zeros_(self.weight[: int(self.padding_row)])
+        offsets = torch.tensor([int(self.padding_row), *self.vocabulary[:-1]]).cumsum(0)
+        self.register_buffer("offsets", offsets.to(self.weight.device), persistent=False)
+
+    def places(self, features: Tensor) -> Tensor:
+        """Returns the rows of the table to add up, ``[T, F]`` int64."""
+        width = len(self.vocabulary)
+        if features.dim() == 1 and width == 1:
+            features = features.unsqueeze(-1)
+        if features.dim() != 2 or features.shape[1] != width or features.is_floating_point():
+            raise ValueError(
+                f"FeatureTable: features of shape {list(features.shape)} and type "
+                f"{features.dtype}, expected integers of shape [T, {width}]"
+            )
+        if features.is_cpu and not torch.compiler.is_compiling():
+            wrong = (features < 0) | (features >= torch.tensor(self.vocabulary))
+            if bool(wrong.any()):
+                row, column = wrong.nonzero()[0].tolist()
+                value, last = int(features[row, column]), self.vocabulary[column] - 1
+                raise ValueError(
+                    f"FeatureTable: features[{row}, {column}] = {value} is not in 0..{last}"
+                )
+        return features.long() + self.offsets
+
+    def forward(self, features: Tensor) -> Tensor:
+        return functional.embedding_bag(self.places(features), self.weight, mode=self.mode)
+
+    def extra_repr(self) -> str:
+        return f"{list(self.vocabulary)}, {self.channels}, {self.mode}"
+
+
+def feature_encoder(
+    channels: int, vocabulary: Sequence[int] | None, dim: int | None, padding_row: bool = False
+) -> FeatureTable | torch.nn.Linear:
+    """Makes a table for categorical features, or a projection of ``dim`` floating-point ones."""
+    if bool(vocabulary) == bool(dim):
+        raise ValueError(f"{vocabulary} categories and {dim} float features, expected one of them")
+    if vocabulary:
+        return FeatureTable(vocabulary, channels, padding_row=padding_row)
+    return torch.nn.Linear(dim or 0, channels)
+
+
+class GraphEmbedding(Layer):
+    r"""The input of Graphormer: node features and the centrality encoding of `"Do Transformers
+    Really Perform Bad for Graph Representation?" <https://arxiv.org/abs/2106.05234>`_.
+
+    .. math:: x_i = \sum_f T_f[z_{if}] + T_{in}[\deg^-_i] + T_{out}[\deg^+_i]
+
+    Args:
+        channels: the size of a vector.
+        node_vocabulary: the number of categories of each node feature, for categorical ones.
+        node_dim: the number of node features, for floating-point ones, which are projected.
+        max_degree: larger degrees count as this one.
+        token: whether every graph gets a learned row in front of its nodes.
+        padding_row: whether the tables begin with a row for padding, as those of Graphormer v1 do.
+        in_degree_twice: whether both degree tables are read at the in-degree, as in Graphormer v1.
+
+    Shapes:
+        - **features** ``[T, F]``, **in_degree** and **out_degree** ``[T]``, **ptr** ``[B + 1]``.
+        - **output**: ``[T, channels]``, or ``[T + B, channels]`` with a token: graph ``b`` is the
+          rows ``ptr[b] + b`` to ``ptr[b + 1] + b + 1``.
+
+    Example:
+        >>> embedding = GraphEmbedding(16, node_vocabulary=[119, 5], token=True)
+        >>> features, degree = torch.tensor([[6, 0], [8, 1]]), torch.tensor([1, 1])
+        >>> embedding(features, degree, degree, ptr=torch.tensor([0, 2])).shape
+        torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        node_vocabulary: Sequence[int] | None = None,
+        node_dim: int | None = None,
+        max_degree: int = 63,
+        *,
+        token: bool = False,
+        padding_row: bool = False,
+        in_degree_twice: bool = False,
+    ) -> None:
+        super().__init__()
+        self.max_degree, self.in_degree_twice = max_degree, in_degree_twice
+        self.nodes = feature_encoder(channels, node_vocabulary, node_dim, padding_row)
+        self.in_degree = FeatureTable([max_degree + 1], channels, padding_row=padding_row)
+        self.out_degree = FeatureTable([max_degree + 1], channels, padding_row=padding_row)
+        self.token = torch.nn.Parameter(torch.empty(1, channels)) if token else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters."""
+        super().reset_parameters()
+        if self.token is not None:
+            torch.nn.init.normal_(self.token, std=0.02)
+
+    def forward(
+        self, features: Tensor, in_degree: Tensor, out_degree: Tensor, ptr: Tensor
+    ) -> Tensor:
+        out_degree = in_degree if self.in_degree_twice else out_degree
+        x = self.nodes(features) + self.in_degree(in_degree.clamp(max=self.max_degree))
+        x = x + self.out_degree(out_degree.clamp(max=self.max_degree))
+        return x if self.token is None else prepend_tokens(x, self.token, ptr.long())
+
+
+class SequenceEmbedding(Layer):
+    r"""Embeds tokens or vectors, and adds a position encoding.
+
+    .. math:: x_i = T[z_i] + P_i \quad \text{or} \quad x_i = z_i W + b + P_i
+
+    Args:
+        channels: the size of a vector.
+        vocabulary: the number of tokens, for sequences of tokens.
+        in_channels: the size of an element, for sequences of vectors.
+        max_length: the length of the longest sequence.
+        positions: ``"learned"``, a table; ``"sinusoidal"``, the fixed waves of `"Attention Is All
+            You Need" <https://arxiv.org/abs/1706.03762>`_; or ``"none"``.
+        token: whether every sequence gets a learned row (CLS) in front, which has a position too.
+
+    Shapes:
+        - **elements**: ``[T]`` integers or ``[T, in_channels]``, packed with **ptr** ``[B + 1]``.
+        - **output**: ``[T, channels]``, or ``[T + B, channels]`` with a token.
+
+    Example:
+        >>> embedding = SequenceEmbedding(16, vocabulary=256, max_length=4, token=True)
+        >>> embedding(torch.tensor([72, 105, 33]), ptr=torch.tensor([0, 2, 3])).shape
+        torch.Size([5, 16])
+    """
+
+    waves: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        vocabulary: int | None = None,
+        in_channels: int | None = None,
+        max_length: int = 512,
+        *,
+        positions: str = "learned",
+        token: bool = False,
+    ) -> None:
+        super().__init__()
+        self._check_choice("positions", positions, ("learned", "sinusoidal", "none"))
+        self.channels, self.max_length, self.positions = channels, max_length, positions
+        self.elements = feature_encoder(channels, [vocabulary] if vocabulary else None, in_channels)
+        self.num_places = max_length + token
+        self.places = FeatureTable([self.num_places], channels) if positions == "learned" else None
+        self.token = torch.nn.Parameter(torch.empty(1, channels)) if token else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters; tokens are as large as the waves if there are any."""
+        super().reset_parameters()
+        if self.positions == "sinusoidal":
+            if isinstance(self.elements, FeatureTable):
+                torch.nn.init.normal_(self.elements.weight)
+            waves = sinusoids(self.num_places, self.channels).to(self.elements.weight)
+            self.register_buffer("waves", waves, persistent=False)
+        if self.token is not None:
+            torch.nn.init.normal_(self.token, std=0.02)
+
+    def forward(self, elements: Tensor, ptr: Tensor) -> Tensor:
+        if self.positions != "none" and ptr.is_cpu and not torch.compiler.is_compiling():
+            lengths = ptr.diff()
+            if lengths.numel() and int(longest := lengths.max()) > self.max_length:
+                raise ValueError(
+                    f"SequenceEmbedding: sequence {int(lengths.argmax())} has {int(longest)} "
+                    f"elements, max_length is {self.max_length}; cut it, or make a longer model"
+                )
+        x, ptr = self.elements(elements), ptr.long()
+        if self.token is not None:
+            x, ptr = prepend_tokens(x, self.token, ptr), token_ptr(ptr)
+        if self.positions == "none":
+            return x
+        places = torch.arange(x.shape[0], device=x.device) - ptr[set_of_row(ptr, x.shape[0])]
+        return x + (self.waves[places] if self.places is None else self.places(places))
+
+
+def sinusoids(length: int, channels: int) -> Tensor:
+    """Returns ``[length, channels]``, sines in the even channels and cosines in the odd ones."""
+    rates = torch.exp(torch.arange(0, channels, 2) * (-math.log(10000.0) / channels))
+    angles = torch.arange(length).unsqueeze(1) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :channels]

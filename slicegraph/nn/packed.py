@@ -1,0 +1,120 @@
+"""Packed sets of rows: ``[T, C]`` with a ``ptr``, and the ways to and from other layouts.
+
+Set ``b`` of a packed batch is the rows ``ptr[b]`` to ``ptr[b + 1]``.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from slicegraph.ops.layout import set_of_row
+
+# A private name of torch: the only check of values that neither waits for a GPU nor breaks a
+# compiled graph. Without it, an unsorted batch is not noticed there.
+_assert_async = getattr(torch, "_assert_async", None)
+_HOW_TO_SORT = "perm = batch.argsort(stable=True); x, batch = x[perm], batch[perm]"
+
+
+def batch_to_ptr(batch: Tensor) -> Tensor:
+    """Converts a sorted PyG ``batch`` vector ``[T]`` to the ``ptr`` of its runs of equal values.
+
+    On a CPU there is one set per run. Elsewhere, and in a compiled graph, the number of runs is
+    unknown: ``ptr`` is ``[T + 1]``, and all sets of a run but the last are empty.
+    """
+    if torch.compiler.is_compiling() or not batch.is_cpu:
+        if _assert_async is not None:
+            is_sorted = (batch == batch.cummax(0).values).all()
+            _assert_async(is_sorted, "batch is not sorted; sort the rows by " + _HOW_TO_SORT)
+        starts = torch.searchsorted(batch, batch)
+        return torch.cat([starts, starts.new_full((1,), batch.shape[0])])
+    if bool((descents := batch[1:] < batch[:-1]).any()):
+        row = int(descents.to(torch.uint8).argmax())
+        raise ValueError(
+            f"batch is not sorted: batch[{row + 1}] = {int(batch[row + 1])} follows "
+            f"batch[{row}] = {int(batch[row])}; sort the rows by {_HOW_TO_SORT}"
+        )
+    counts = torch.unique_consecutive(batch, return_counts=True)[1]
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def gather_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Returns ``x[index]`` for an ``index`` without duplicates."""
+    return _Gather.apply(x, index)
+
+
+def scatter_rows(rows: Tensor, index: Tensor, num_rows: int) -> Tensor:
+    """Returns ``[num_rows, C]`` zeros with ``rows`` at ``index``, which has no duplicates."""
+    return _Scatter.apply(rows, index, num_rows)
+
+
+class _Gather(torch.autograd.Function):
+    """`index_select` whose gradient copies rows: torch, unaware that none is read twice, adds."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.num_rows = x.shape[0]
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, None]:
+        return _Scatter.apply(grad_out, *ctx.saved_tensors, ctx.num_rows), None
+
+
+class _Scatter(torch.autograd.Function):
+    """The transpose of `_Gather`."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor, num_rows: int) -> Tensor:
+        ctx.save_for_backward(index)
+        return rows.new_zeros(num_rows, rows.shape[1]).index_copy_(0, index, rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, None, None]:
+        return _Gather.apply(grad_out, *ctx.saved_tensors), None, None
+
+
+def token_ptr(ptr: Tensor) -> Tensor:
+    """Returns the ``ptr`` of the sets with one more row each, a token in front."""
+    return ptr + torch.arange(ptr.numel(), device=ptr.device)
+
+
+def prepend_tokens(x: Tensor, token: Tensor, ptr: Tensor) -> Tensor:
+    """Puts ``token`` ``[1, C]`` in front of every packed set; see :func:`token_ptr`."""
+    num_rows, num_sets = x.shape[0], ptr.numel() - 1
+    places = torch.arange(num_rows, device=x.device) + set_of_row(ptr, num_rows) + 1
+    rows = torch.cat([x, token.expand(num_sets, -1).to(x.dtype)])
+    return scatter_rows(rows, torch.cat([places, token_ptr(ptr)[:-1]]), num_rows + num_sets)
+
+
+class PaddedSets:
+    """The dense layout ``[B, length, C]`` of packed sets, padded to the size of the largest."""
+
+    def __init__(self, ptr: Tensor) -> None:
+        self.ptr = ptr.long()
+        self.sizes = self.ptr.diff()
+        self.num_sets = self.sizes.numel()
+        self.length = int(self.sizes.max()) if self.num_sets else 0
+        self.num_rows = int(self.ptr[-1])
+        self.full = self.num_rows == self.num_sets * self.length
+        sets = set_of_row(self.ptr, self.num_rows)
+        self.slots = torch.arange(len(sets), device=ptr.device) + (
+            sets * self.length - self.ptr[sets]
+        )
+
+    @property
+    def real(self) -> Tensor:
+        """``[B, length]`` bool, true where a set has a row."""
+        return torch.arange(self.length, device=self.ptr.device) < self.sizes.unsqueeze(-1)
+
+    def pad(self, rows: Tensor) -> Tensor:
+        """Converts ``[T, C]`` to ``[B, length, C]``, with zeros as padding."""
+        if not self.full:
+            rows = scatter_rows(rows, self.slots, self.num_sets * self.length)
+        return rows.view(self.num_sets, self.length, rows.shape[1])
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """Converts ``[B, length, C]`` to ``[T, C]``."""
+        rows = x.reshape(self.num_sets * self.length, x.shape[2])
+        return rows if self.full else gather_rows(rows, self.slots)

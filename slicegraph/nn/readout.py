@@ -1,0 +1,199 @@
+"""One vector for a graph, a sequence or any set, from its rows."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.utils import segment
+
+from slicegraph.nn.layer import Layer
+from slicegraph.nn.packed import PaddedSets, gather_rows
+from slicegraph.ops.sort import sort_columns
+
+
+class SliceSortAggregation(Aggregation):
+    r"""Sorts each channel within a set, as in the `Sliceformer
+    <https://arxiv.org/abs/2310.17683>`_ paper, and reads it out at :math:`k` fixed quantiles.
+
+    .. math:: y_{jc} = Q_{q_j}(x_{1c}, \ldots, x_{nc}), \quad q_j = j / (k - 1), \quad
+        j = 0, \ldots, k - 1
+
+    with linear interpolation between neighbours, as in :func:`torch.quantile`: ``k = 2`` gives the
+    minimum and the maximum, ``k = 3`` the median between them, and ``k = 1`` the median alone. The
+    result does not depend on the order of the elements. A set without elements gives zeros, one
+    with a single element gives it :math:`k` times; NaN counts as the largest value.
+
+    ``index`` need not be sorted, but elements that are grouped by set save a copy; so does ``ptr``.
+
+    Args:
+        k: the number of quantiles.
+
+    Shapes:
+        - **x**: ``[*, T, C]``, with ``index`` ``[T]`` or ``ptr`` ``[num_sets + 1]``.
+        - **output**: ``[*, num_sets, k * C]``, quantile by quantile: channel ``c`` of quantile
+          ``j`` is at ``j * C + c``. For another ``dim`` the quantiles join the dimension after it.
+
+    Example:
+        >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0], [2.0, 20.0], [7.0, 70.0]])
+        >>> SliceSortAggregation(k=3)(x, index=torch.tensor([0, 0, 0, 1]))
+        tensor([[ 1., 10.,  2., 20.,  3., 30.],
+                [ 7., 70.,  7., 70.,  7., 70.]])
+    """
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        if k < 1:
+            raise ValueError(f"SliceSortAggregation: k = {k} must be at least 1")
+        self.k = k
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        dim = dim % x.dim()
+        rows = x.movedim(dim, 0)
+        rest = rows.shape[1:]
+        rows = rows.reshape(rows.shape[0], math.prod(rest))
+        if ptr is None:
+            if index is None or dim_size is None:
+                raise ValueError("SliceSortAggregation: give ptr, or index with dim_size")
+            rows, ptr = _group(rows, index, dim_size)
+        rows = sort_columns(rows, None, ptr, descending=False, return_indices=False)
+        out = self._interpolate(rows, ptr.long()).view(ptr.numel() - 1, self.k, *rest)
+        out = out.movedim((0, 1), (dim, dim + 1))
+        return out.flatten(dim + 1, dim + 2) if dim + 2 < out.dim() else out
+
+    def _interpolate(self, rows: Tensor, ptr: Tensor) -> Tensor:
+        """Reads sorted, packed rows at the k quantiles of each set: `[num_sets, k, C]`."""
+        sizes = ptr.diff().unsqueeze(-1)
+        if rows.shape[0] == 0:
+            return rows.new_zeros(sizes.shape[0], self.k, rows.shape[1])
+        # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
+        first, parts = (0, self.k - 1) if self.k > 1 else (1, 2)
+        steps = torch.arange(first, first + self.k, device=rows.device)
+        ranks = (sizes - 1).clamp(min=0) * steps
+        below = (ptr[:-1].unsqueeze(-1) + ranks // parts).clamp(max=rows.shape[0] - 1)
+        weight = (ranks % parts / parts).to(rows.dtype)
+        low, high = (
+            rows.index_select(0, at.flatten()).view(*at.shape, rows.shape[1])
+            for at in (below, below + (ranks % parts > 0))
+        )
+        return torch.where(sizes.unsqueeze(-1) > 0, low.lerp(high, weight.unsqueeze(-1)), 0)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(k={self.k})"
+
+
+def _group(rows: Tensor, index: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
+    """Sorts the rows by their set, and returns the ptr of the sets."""
+    if index.shape != rows.shape[:1]:
+        raise ValueError(
+            f"SliceSortAggregation: index has shape {list(index.shape)}, expected [{len(rows)}]"
+        )
+    can_read = index.is_cpu and not torch.compiler.is_compiling()
+    if not (can_read and bool((index[1:] >= index[:-1]).all())):
+        index, order = torch.sort(index, stable=True)
+        rows = rows.index_select(0, order)
+    ptr = torch.searchsorted(index, torch.arange(num_sets + 1, device=index.device).to(index.dtype))
+    if can_read and index.numel() and not 0 <= int(index[0]) <= int(index[-1]) < num_sets:
+        raise IndexError(
+            f"SliceSortAggregation: index goes from {int(index[0])} to {int(index[-1])}, expected "
+            f"values in 0..{num_sets - 1}"
+        )
+    return rows, ptr
+
+
+class ReadoutKind(NamedTuple):
+    """One readout; its function maps packed rows, ``ptr`` and ``quantiles`` to a row per set."""
+
+    function: Callable[[Tensor, Tensor, int], Tensor]
+    token: bool = False  # it reads a row that the model puts in front of every set
+    quantiles: bool = False  # the output has all channels for each quantile
+
+
+def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
+    sets = PaddedSets(ptr)
+    if sets.length == 0:
+        return x.new_zeros(sets.num_sets, x.shape[1])
+    highest = sets.pad(x).masked_fill(~sets.real.unsqueeze(-1), -torch.inf).amax(1)
+    return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
+
+
+READOUTS = {
+    "token": ReadoutKind(lambda x, ptr, k: gather_rows(x, ptr[:-1]), token=True),
+    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
+    "sum": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="sum")),
+    "quantiles": ReadoutKind(
+        lambda x, ptr, k: SliceSortAggregation(k)(x, ptr=ptr, dim=0), quantiles=True
+    ),
+}
+SEQUENCE_READOUTS = {
+    "cls": READOUTS["token"],
+    "mean": READOUTS["mean"],
+    "max": ReadoutKind(_maximum),
+}
+
+
+class GraphReadout(Layer):
+    r"""Reads a graph from its first row (``token``), or from all rows.
+
+    .. math:: y = x_1, \quad \frac{1}{n} \sum_i x_i, \quad \sum_i x_i, \quad \text{or} \quad
+        \Big\Vert_{j=0}^{k-1} Q_{j/(k-1)}(x_1, \ldots, x_n)
+
+    Args:
+        channels: the size of a row.
+        readout: ``"token"``, ``"mean"``, ``"sum"`` or ``"quantiles"``, the last by
+            :class:`~slicegraph.nn.SliceSortAggregation`. A graph without rows gives zeros; it has
+            no token.
+        quantiles: the number :math:`k` of quantiles.
+
+    Shapes:
+        - **x**: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
+        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``, or
+          ``quantiles * channels``.
+
+    Example:
+        >>> readout = GraphReadout(1, "mean")
+        >>> readout(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 2, 3]))
+        tensor([[2.],
+                [5.]])
+    """
+
+    kinds = READOUTS
+
+    def __init__(self, channels: int, readout: str = "token", quantiles: int = 5) -> None:
+        super().__init__()
+        self._check_choice("readout", readout, self.kinds)
+        self.readout, self.quantiles = readout, quantiles
+        self.out_channels = channels * (quantiles if self.kinds[readout].quantiles else 1)
+
+    def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+        return self.kinds[self.readout].function(x, ptr, self.quantiles)
+
+    def extra_repr(self) -> str:
+        return self.readout
+
+
+class SequenceReadout(GraphReadout):
+    r"""Reads a sequence from its first row (``cls``), or from all rows.
+
+    .. math:: y = x_1, \quad \frac{1}{n} \sum_i x_i \quad \text{or} \quad \max_i x_i
+
+    Args:
+        channels: the size of a row.
+        readout: ``"cls"``, ``"mean"`` or ``"max"``. A sequence without rows gives zeros.
+
+    Shapes are those of :class:`~slicegraph.nn.GraphReadout`.
+    """
+
+    kinds = SEQUENCE_READOUTS
+
+    def __init__(self, channels: int, readout: str = "mean") -> None:
+        super().__init__(channels, readout)

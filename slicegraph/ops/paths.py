@@ -1,0 +1,153 @@
+"""All-pairs shortest paths of a batch of small graphs, and S + E: the bias of pairs they give.
+
+Graph `b` is the nodes `ptr[b]` to `ptr[b + 1]`; its edges follow one another, in the order of the
+graphs, and so do its pairs of nodes, row major.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from slicegraph.ops.layout import check_tensor
+from slicegraph.ops.operator import fused, implementation
+
+MAX_DISTANCE = 254  # the largest whose distances, unreachable included, fit a byte
+
+
+class ShortestPaths(NamedTuple):
+    """Graph ``b`` has the pairs ``pair_ptr[b]`` to ``pair_ptr[b + 1]``, row major."""
+
+    distance: Tensor
+    path: Tensor
+    pair_ptr: Tensor
+    edge_ptr: Tensor
+
+
+def shortest_paths(
+    edge_index: Tensor, ptr: Tensor, max_distance: int = MAX_DISTANCE, max_hops: int = 5
+) -> ShortestPaths:
+    r"""Finds the distance of every pair of nodes of a graph, and the edges of one shortest path.
+
+    These are the structural encodings of `"Do Transformers Really Perform Bad for Graph
+    Representation?" <https://arxiv.org/abs/2106.05234>`_ (Graphormer), for a whole batch at once.
+
+    .. math:: d_{ij} = \min \{ k : i = v_0 \to v_1 \to \ldots \to v_k = j \}
+
+    Among equally short paths the one whose node sequence :math:`(v_0, v_1, \ldots, v_k)` is
+    lexicographically smallest is taken: every step goes to the lowest-numbered node that lies on a
+    shortest path to :math:`j`. Among parallel edges the first is taken. So the nodes of the path
+    do not depend on the order of the edges.
+
+    Args:
+        edge_index: ``[2, E]``, int64, node numbers of the whole batch. Edges are directed; self
+            loops and parallel edges are allowed. The edges of a graph follow one another, in the
+            order of the graphs, as in a PyG ``Batch``.
+        ptr: ``[B + 1]``, int32 or int64: graph ``b`` is the nodes ``ptr[b]`` to ``ptr[b + 1]``.
+        max_distance: longer distances are clipped to this one; at most 32,766.
+        max_hops: how many edges of each path to return, from its beginning.
+
+    Shapes:
+        With :math:`P = \sum_b n_b^2`, pair ``(i, j)`` of graph ``b`` in row
+        ``pair_ptr[b] + i * n_b + j``:
+
+        - distance: ``[P]``, 0 from a node to itself, ``max_distance + 1`` where there is no path;
+          uint8 if that fits, else int16.
+        - path: ``[P, max_hops]``, the numbers of the edges within their graph (the position in
+          ``edge_index`` less ``edge_ptr[b]``), -1 after the end of the path and where there is
+          none; int16, or int32 if a graph has more than 32,767 edges. A path whose distance was
+          clipped has its first edges all the same.
+        - pair_ptr, edge_ptr: ``[B + 1]``, int64, the first pair and the first edge of each graph.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> paths = shortest_paths(edge_index, ptr=torch.tensor([0, 3]), max_hops=2)
+        >>> paths.distance.view(3, 3)
+        tensor([[0, 1, 2],
+                [1, 0, 1],
+                [2, 1, 0]], dtype=torch.uint8)
+        >>> paths.path.view(3, 3, 2)[0]
+        tensor([[-1, -1],
+                [ 0, -1],
+                [ 0,  2]], dtype=torch.int16)
+    """
+    name = "shortest_paths"
+    for argument, value in (("edge_index", edge_index), ("ptr", ptr)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: {argument} is {type(value).__name__}, expected a tensor")
+        if not value.is_cpu:
+            raise ValueError(f"{name}: {argument} is on {value.device}, expected the CPU")
+    if edge_index.dtype != torch.int64:
+        raise TypeError(f"{name}: edge_index is {edge_index.dtype}, expected int64")
+    if ptr.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{name}: ptr is {ptr.dtype}, expected int32 or int64")
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        raise ValueError(f"{name}: edge_index has shape {list(edge_index.shape)}, expected [2, E]")
+    if ptr.dim() != 1 or ptr.numel() == 0:
+        raise ValueError(f"{name}: ptr has shape {list(ptr.shape)}, expected [B + 1]")
+    check_limits(name, max_distance, max_hops)
+    edge_index, ptr = edge_index.contiguous(), ptr.long().contiguous()
+    pair_ptr, edge_ptr = offsets = implementation("graph_offsets", ptr)(edge_index, ptr)
+    num_pairs, many = int(pair_ptr[-1]), 1 << 15
+    few_edges = int(edge_ptr[-1]) < many or int(edge_ptr.diff().amax()) < many
+    distance = torch.empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
+    path = torch.empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
+    implementation(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
+    return ShortestPaths(distance, path, pair_ptr, edge_ptr)
+
+
+def check_limits(name: str, max_distance: int, max_hops: int) -> None:
+    """Raise unless distances fit an int16 and hops can be counted."""
+    if not 1 <= max_distance <= 32766:
+        raise ValueError(f"{name}: max_distance = {max_distance} is not in 1..32766")
+    if max_hops < 0:
+        raise ValueError(f"{name}: max_hops = {max_hops} is negative")
+
+
+def structural_bias(
+    table: Tensor,
+    products: Tensor,
+    encoding: ShortestPaths,
+    ptr: Tensor,
+    length: int,
+    max_distance: int,
+    *,
+    token: bool = False,
+    empty: bool = False,
+    padding: float = 0.0,
+) -> Tensor:
+    r"""The bias S + E of every pair of nodes of a graph, from its distance and its path.
+
+    .. math:: b_{ij} = t_{d_{ij}} + \frac{1}{\max(1, \min(d_{ij}, K))} \sum_{k=1}^{\min(d_{ij}, K)}
+        p_{e_k, k}
+
+    where :math:`e_k` is the k-th edge of the path from i to j. On a CPU, in float32 and float64,
+    nothing of the size of the paths is stored, forward or backward, and the sums do not depend on
+    the number of threads.
+
+    Args:
+        table: ``[R, H]``, floating point: the distances 0 to ``max_distance``, then unreachable,
+            then the token if there is one.
+        products: ``[E, K, H]``, of the same type: the vector of each edge as the k-th of a path.
+        encoding: the distances and paths of all pairs, with at least ``K`` hops.
+        ptr: ``[B + 1]``, int64, the nodes of each graph.
+        length: the rows of each graph in the output, at least those of the largest.
+        max_distance: longer distances share the row of this one.
+        token: whether each graph has a row more, its first, with the last row of the table for all
+            its pairs.
+        empty: whether the last row of ``products`` is not an edge, but is added for each hop after
+            the end of a path.
+        padding: the value where a graph has no row.
+
+    Shapes:
+        output: ``[B, H, length, length]``.
+    """
+    distance, path, _, edge_ptr = encoding
+    name, pairs, hops, heads = "structural_bias", len(distance), products.shape[1], table.shape[-1]
+    check_tensor(name, "table", table, None, [max_distance + 2 + token, heads])
+    check_tensor(name, "products", products, table.dtype, ["E", "K", heads])
+    check_tensor(name, "path", path, path.dtype, [pairs, max(hops, path.shape[-1])])
+    check_tensor(name, "ptr", ptr, torch.int64, ["B + 1"])
+    check_tensor(name, "edge_ptr", edge_ptr, torch.int64, [ptr.shape[0]])
+    tensors = (table, products, distance, path, ptr, edge_ptr)
+    return fused(name, tensors, length, max_distance, token, empty, padding)

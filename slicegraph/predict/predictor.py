@@ -1,0 +1,183 @@
+"""SMILES to values: a trained model that featurises its own input."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from slicegraph.data.batch import collate, collate_graphs
+from slicegraph.data.smiles import (
+    OGB_ATOM_CODE,
+    OGB_BOND_CODE,
+    MoleculeGraph,
+    SmilesError,
+    read_smiles,
+)
+from slicegraph.data.store import MoleculeStore
+from slicegraph.models import GraphSliceformer
+from slicegraph.models.base import load
+from slicegraph.registry import predictor_class
+
+_MAX_PAIRS = 1 << 20  # of atoms in a batch: a batch of 256 molecules has at most 64 atoms each
+
+
+class Predictions(NamedTuple):
+    """Values of shape ``[N, ...]``, NaN for a row with an error, and the error of each row."""
+
+    values: np.ndarray
+    errors: list[str | None]
+
+
+class MoleculePredictor(GraphSliceformer):
+    """A :class:`~slicegraph.models.GraphSliceformer` that takes SMILES, from `slicegraph.load`.
+
+    Atoms are put in canonical order, so every spelling of a molecule gives the same prediction. A
+    prediction does not depend on the other molecules of the call.
+
+    Example:
+        >>> model = slicegraph.load("runs/mini")
+        >>> model.predict(["CCO", "c1ccccc1"]).shape
+        (2,)
+    """
+
+    takes = "molecules"
+
+    def predict(
+        self,
+        smiles: str | Iterable[str],
+        batch_size: int = 256,
+        on_error: Literal["raise", "nan"] = "raise",
+    ) -> np.ndarray:
+        """Predict one value for each molecule, in the given order.
+
+        Args:
+            smiles: one SMILES or several.
+            batch_size: molecules computed at once; does not change the values.
+            on_error: what to do with a text that is not a molecule: raise an error that names it,
+                or return NaN for it.
+
+        Shapes:
+            - output: ``[N]`` for one target, ``[N, targets]`` for several: values in the unit of
+              the targets, or probabilities of class 1. ``[N, classes]`` or
+              ``[N, targets, classes]``, probabilities, for a multiclass model.
+        """
+        if on_error not in ("raise", "nan"):
+            raise ValueError(f"predict: on_error = {on_error!r}, expected 'raise' or 'nan'")
+        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        values, errors = self.predict_rows(texts, batch_size)
+        if on_error == "raise":
+            for number, error in enumerate(errors):
+                if error is not None:
+                    raise ValueError(f"predict: smiles[{number}] = {texts[number]!r}: {error}")
+        return values[:, 0] if self.config.num_targets == 1 else values
+
+    def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
+        """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
+        return self.predict_graphs(list(map(read_graph, smiles)), batch_size)
+
+    def predict_graphs(
+        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
+    ) -> Predictions:
+        """As `predict_rows`, for the results of `read_graph`."""
+        self.check_features(OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+        errors = [graph if isinstance(graph, str) else None for graph in graphs]
+        good = [graph for graph in graphs if not isinstance(graph, str)]
+        found = self._predict(
+            np.array([len(graph.atoms) for graph in good], dtype=np.int64),
+            batch_size,
+            lambda chosen: collate_graphs([good[i] for i in chosen]),
+        )
+        dtype = np.float64 if self.head.weight.dtype == torch.float64 else np.float32
+        values = np.full((len(graphs), *found.shape[1:]), np.nan, dtype)
+        values[[error is None for error in errors]] = found
+        finite = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+        for row in np.flatnonzero(~finite):
+            errors[row] = errors[row] or "the model gives no finite number"
+        return Predictions(values, errors)
+
+    def predict_store(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
+        """Predict every molecule of a store: ``[N, targets]`` or ``[N, targets, classes]``."""
+        self.check_features(store.meta["atom_vocabulary"], store.meta["bond_vocabulary"])
+        return self._predict(
+            store.num_atoms, batch_size, lambda chosen: collate(store, chosen, encode=None)
+        )
+
+    def check_features(self, atoms: Sequence[int], bonds: Sequence[int]) -> None:
+        """Raise if the model reads other features than those with these category counts."""
+        config = self.config
+        for what, own, given in (
+            ("atom", config.node_vocabulary, atoms),
+            ("bond", config.edge_vocabulary, bonds),
+        ):
+            ignored = what == "bond" and own is None and config.edge_dim is None
+            fits = own is not None and len(own) == len(given) and all(map(int.__ge__, own, given))
+            if not ignored and not fits:
+                listed = "no" if own is None else ", ".join(map(str, own))
+                raise ValueError(
+                    f"the model reads {what} features with {listed} categories, these molecules "
+                    f"have {', '.join(map(str, given)) or 'no'}"
+                )
+
+    @torch.inference_mode()
+    def _predict(
+        self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
+    ) -> np.ndarray:
+        if batch_size < 1:
+            raise ValueError(f"predict: batch_size = {batch_size}, expected at least 1")
+        config, training = self.config, self.training
+        classes = (config.num_classes,) if config.task == "multiclass" else ()
+        weight = self.head.weight
+        values = torch.empty(len(sizes), config.num_targets, *classes, dtype=weight.dtype)
+        self.eval()
+        try:
+            for chosen in _batches(sizes, batch_size):
+                values[torch.from_numpy(chosen)] = self(make(chosen).to(weight.device)).cpu()
+        finally:
+            self.train(training)
+        if config.task == "regression":
+            return (values if values.dtype == torch.float64 else values.float()).numpy()
+        values = values.double()  # single precision rounds large logits to 1
+        return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
+
+
+def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any:
+    """Load a trained model that predicts: for molecules a :class:`MoleculePredictor`, for sequences
+    a :class:`~slicegraph.tasks.predictor.SequencePredictor`, for images a
+    :class:`~slicegraph.tasks.predictor.VisionPredictor`. Public as ``slicegraph.load``.
+
+    Args:
+        model: the folder of a run, a folder that ``model.save(folder)`` wrote, or a checkpoint of
+            a run (``RUN/checkpoints/best.ckpt``). No code in these files is executed.
+        device: where to put the weights.
+
+    Example:
+        >>> slicegraph.load("runs/mini").predict("CCO").shape
+        (1,)
+    """
+    return load(model, device, lambda saved: predictor_class(saved.__name__))
+
+
+def read_graph(smiles: object) -> MoleculeGraph | str:
+    """Return the graph of a molecule in canonical order, or the reason why there is none."""
+    if not isinstance(smiles, str):
+        return f"{smiles!r} is not text"
+    if not smiles.strip():
+        return "no SMILES"
+    try:
+        return read_smiles(smiles)
+    except SmilesError as error:
+        return str(getattr(error, "reason", error))
+    except (ValueError, RuntimeError) as error:  # RDKit raises both
+        return str(error)
+
+
+def _batches(sizes: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
+    """Group molecules of similar size, the largest first: lack of memory shows at once."""
+    order = np.argsort(-sizes, kind="stable")
+    while len(order):
+        count = max(1, min(batch_size, _MAX_PAIRS // int(sizes[order[0]] + 1) ** 2))
+        yield order[:count]
+        order = order[count:]

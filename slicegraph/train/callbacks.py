@@ -1,0 +1,345 @@
+"""The callbacks of a run: start, random state, average of the weights, log, checkpoints, stop.
+
+A checkpoint holds the state of a callback under the name of its class, so these names are part of
+the file format.
+"""
+
+import signal
+import sys
+import time
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback, Checkpoint
+from torch import Tensor
+from tqdm import tqdm
+
+from slicegraph.train.config import TrainConfig
+from slicegraph.train.machine import gather_from_ranks, make_loggers, say, sum_over_ranks
+from slicegraph.train.run_folder import BEST, LAST, RunFolder
+
+_MOST_CLASSES = 10  # whose names are printed
+_RAW = "raw_weights"
+_BAR = "{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} updates, {remaining} left{postfix}"
+
+
+class RunStart(Callback):
+    """Creates the folder of a new run, and prints what is trained."""
+
+    def __init__(
+        self, config: TrainConfig, folder: RunFolder, command: str | None, show: bool
+    ) -> None:
+        self.config, self.folder, self.command, self.show = config, folder, command, show
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        # The model exists by now: mistakes in the settings were found and left no folder.
+        if self.folder.path is None:  # all ranks get the path of the first, or its error
+            found: Any = None
+            try:
+                if trainer.is_global_zero:
+                    found = self.folder.claim(self.config, self.command)
+            except OSError as error:
+                found = error
+            found = trainer.strategy.broadcast(found)
+            if isinstance(found, OSError):
+                raise found
+            self.folder.path = found
+        trainer.loggers = make_loggers(self.config.logger, self.folder.path)
+        if trainer.is_global_zero:
+            data = pl_module.data
+            self.folder.write_data_card(data.dataset, data.unit)
+            if self.show:
+                self._describe(trainer, data, pl_module.model)
+
+    def _describe(self, trainer: pl.Trainer, data: Any, model: Any) -> None:
+        config, dataset, task = self.config, data.dataset, data.dataset.task
+        sizes = ", ".join(f"{name} {len(part):,}" for name, part in dataset.splits.items())
+        unit, classes = f" in {data.unit}" if data.unit else "", ""
+        if names := getattr(dataset, "class_names", ()):
+            more = ", ..." if len(names) > _MOST_CLASSES else ""
+            classes = f" ({len(names)}: {', '.join(names[:_MOST_CLASSES])}{more})"
+        parameters = sum(p.numel() for p in model.parameters())
+        say(f"{config.to_yaml()}\ndata    {dataset.name}: {sizes}")
+        if data.remark:
+            say(f"note    {data.remark}")
+        say(
+            f"task    {task.kind} of {', '.join(task.target_names)}{unit}{classes}, scored by "
+            f"{dataset.evaluator.name}\n"
+            f"model   {config.preset}: {parameters:,} parameters, mixer {model.config.mixer}\n"
+            f"run     {self.folder.path}: {data.total_steps:,} updates of {config.batch_size} "
+            f"{dataset.noun} ({data.epochs:,} epochs) on {trainer.world_size} x "
+            f"{trainer.strategy.root_device.type}, {config.precision}"
+        )
+
+
+class RandomState(Callback):
+    """Saves the state of torch's generators with each checkpoint, and restores it.
+
+    Dropout and adversarial noise draw from them, on each rank different numbers; everything else
+    has generators of its own. The state is restored just before the first batch. A rank without a
+    saved state, because a run is resumed with more ranks, starts from the seed, rank and step.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._saved: list[dict[str, Any]] = []
+        self._started = False
+
+    def state_dict(self) -> dict[str, Any]:
+        cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+        return {"ranks": gather_from_ranks({"torch": torch.get_rng_state(), "cuda": cuda})}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._saved = state_dict["ranks"]
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if self._started:
+            return
+        self._started = True
+        rank = trainer.global_rank
+        if rank < len(self._saved):
+            state = self._saved[rank]
+            torch.set_rng_state(state["torch"].cpu())
+            if state["cuda"] is not None and torch.cuda.is_available():
+                torch.cuda.set_rng_state(state["cuda"].cpu())
+        elif rank:
+            torch.manual_seed(hash((self.seed, rank, trainer.global_step)))
+
+
+class WeightAverage(Callback):
+    r"""The exponential moving average of the weights, used in validation and saved as the model.
+
+    After update ``n`` (from 1), :math:`a \leftarrow d a + (1 - d) w` with
+    :math:`d = \min(\text{decay}, (1 + n) / (10 + n))`, so that the first weights are soon
+    forgotten. Lightning's `WeightAveraging` copies the module before it has made its model, and
+    names its entries of a checkpoint differently, so that older runs could not be resumed.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self.decay = decay
+        self.average: dict[str, Tensor] = {}
+        self._step = 0
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        average, device = self.average or _parameters(pl_module), pl_module.device
+        self.average = {name: value.clone().to(device) for name, value in average.items()}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._step = trainer.global_step
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *arguments: Any) -> None:
+        if trainer.global_step == self._step:
+            return
+        self._step = number = trainer.global_step
+        decay = min(self.decay, (1 + number) / (10 + number))
+        for name, weight in _parameters(pl_module).items():
+            self.average[name].lerp_(weight, 1 - decay)
+
+    def _swap(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        for name, weight in _parameters(pl_module).items():
+            kept = weight.clone()
+            weight.copy_(self.average[name])
+            self.average[name] = kept
+
+    on_validation_start = on_validation_end = _swap
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        weights = checkpoint["state_dict"]
+        checkpoint[_RAW] = {name: weights[f"model.{name}"] for name in self.average}
+        average = {f"model.{name}": value for name, value in self.average.items()}
+        checkpoint["state_dict"] = weights | average
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        for name, weight in _parameters(pl_module).items():
+            self.average[name] = weight.clone()
+            weight.copy_(checkpoint[_RAW][name])
+
+
+def _parameters(pl_module: Any) -> dict[str, Tensor]:
+    """The weights of the model by name, without gradients."""
+    return {name: weight.detach() for name, weight in pl_module.model.named_parameters()}
+
+
+class LogTable(Callback):
+    """Writes loss, score, learning rate and speed of each epoch to log.csv, and shows them.
+
+    The table and the sums of an interrupted epoch are part of the checkpoints. With `show`, epochs
+    are printed, and a bar is on standard error if that is a terminal.
+    """
+
+    def __init__(self, folder: RunFolder, show: bool = False) -> None:
+        self.folder, self.show = folder, show
+        self.rows: list[dict[str, Any]] = []
+        self.seconds, self.samples = 0.0, 0  # of all updates, without the validations
+        self._epoch = [0.0, 0.0, 0.0, 0]  # loss, labels, seconds and samples
+        self._mark = 0.0
+        self._bar: Any = None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "run": [self.seconds, self.samples], "epoch": self._epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.rows, self._epoch = list(state_dict["rows"]), list(state_dict["epoch"])
+        self.seconds, self.samples = state_dict["run"]
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.seconds if self.seconds else 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._mark = time.perf_counter()
+        if self.show and trainer.is_global_zero:
+            self._bar = tqdm(
+                total=pl_module.data.total_steps,
+                initial=trainer.global_step,
+                bar_format=_BAR,
+                dynamic_ncols=True,
+                disable=not sys.stderr.isatty(),
+            )
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._mark = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        now = time.perf_counter()
+        seconds, self._mark = now - self._mark, now
+        samples = batch.num_graphs * trainer.world_size
+        loss, count = outputs["sums"].tolist()
+        added = (loss, count, seconds, samples)
+        self._epoch = [old + new for old, new in zip(self._epoch, added, strict=True)]
+        self.seconds, self.samples = self.seconds + seconds, self.samples + samples
+        if self._bar is not None and not self._bar.disable:
+            speed = f"{self.samples_per_second:,.0f} {pl_module.data.dataset.noun}/s"
+            self._bar.set_postfix_str(f"loss {loss / max(1, count):.3f}, {speed}", refresh=False)
+            self._bar.update(trainer.global_step - self._bar.n)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        valid, data = pl_module.evaluations["valid"], pl_module.data
+        dataset, epochs, number = data.dataset, data.epochs, trainer.current_epoch
+        loss, count, seconds, samples = self._epoch
+        self._epoch = [0.0, 0.0, 0.0, 0]
+        loss, speed = loss / max(1.0, count), round(samples / seconds, 1)
+        self.rows.append(
+            {
+                "epoch": number,
+                "step": trainer.global_step,
+                "train_loss": loss,
+                "valid_loss": valid.loss,
+                f"valid_{dataset.task.metric}": valid.score,
+                "lr": trainer.optimizers[0].param_groups[0]["lr"],
+                f"{dataset.noun}_per_second": speed,
+                "seconds": round(self.seconds, 3),
+            }
+        )
+        if trainer.is_global_zero:
+            self.folder.write_rows("log.csv", self.rows[0], map(dict.values, self.rows))
+        if self._bar is not None:
+            score = f"{dataset.evaluator.name} {valid.score:.4f} {data.unit}".rstrip()
+            self._bar.write(
+                f"epoch {number + 1:{len(str(epochs))}}/{epochs}  loss {loss:.4f}  valid {score}  "
+                f"{speed:,.0f} {dataset.noun}/s",
+                file=sys.stdout,
+            )
+            sys.stdout.flush()
+
+    def teardown(self, *_: Any, **options: Any) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def on_exception(self, *_: Any) -> None:
+        self.teardown()
+
+
+class StepLimit(Callback):
+    """Ends the run after its last update, also in the middle of an epoch, with a validation."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._limit = pl_module.data.total_steps
+        self.on_train_batch_end(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *arguments: Any) -> None:
+        if trainer.global_step >= self._limit:
+            trainer.should_stop = True
+
+
+class Stopped(Exception):
+    """The run was stopped by a signal, has saved its state and can be resumed."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
+        self.signum = signum
+
+
+class RunCheckpoint(Checkpoint):
+    """Saves the last state every few updates and after each epoch, and the best state; may stop.
+
+    A checkpoint is only made where a run can be resumed exactly: after an update that is not the
+    last of its epoch, and after an epoch with its validation. With ``patience`` the run stops after
+    so many epochs without a better score. On SIGTERM and Ctrl-C of any rank, it finishes the batch,
+    saves the state and raises `Stopped`; a second Ctrl-C interrupts at once.
+
+    Lightning's `ModelCheckpoint` forgets the best score when the folder of the run was moved, and
+    its `EarlyStopping` lets a stopped run train another epoch when it is resumed.
+    """
+
+    def __init__(self, folder: RunFolder, every: int, patience: int) -> None:
+        self.folder, self.every, self.patience = folder, every, patience
+        self.best: float | None = None
+        self.best_epoch = -1
+        self._saved_step = self._signal = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best, "best_epoch": self.best_epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best, self.best_epoch = state_dict["best"], state_dict["best_epoch"]
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._saved_step = trainer.global_step
+        self._stop_if_stuck(trainer, trainer.current_epoch - 1)
+        # Lightning has installed its own handlers by now, and removes them and these at the end.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: Any) -> None:
+        self._signal = number
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _is_stopped(self, device: torch.device) -> bool:
+        """Whether any rank has received a signal."""
+        return bool(sum_over_ranks(torch.tensor(float(self._signal), device=device)))
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if self._is_stopped(pl_module.device):
+            raise Stopped(self._signal or signal.SIGTERM)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if (batch_idx + 1) % trainer.accumulate_grad_batches or trainer.is_last_batch:
+            return
+        stopped = self._is_stopped(pl_module.device)
+        if stopped or trainer.global_step >= self._saved_step + self.every:
+            self._save_last(trainer)
+        if stopped:
+            raise Stopped(self._signal or signal.SIGTERM)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        score = pl_module.evaluations["valid"].score
+        sign = -1 if pl_module.data.dataset.evaluator.higher_is_better else 1
+        if self.best is None or sign * score < sign * self.best:
+            self.best, self.best_epoch = score, trainer.current_epoch
+            trainer.save_checkpoint(self.folder.path / BEST)
+        self._save_last(trainer)
+        self._stop_if_stuck(trainer, trainer.current_epoch)
+
+    def _save_last(self, trainer: pl.Trainer) -> None:
+        trainer.save_checkpoint(self.folder.path / LAST)
+        self._saved_step = trainer.global_step
+
+    def _stop_if_stuck(self, trainer: pl.Trainer, epoch: int) -> None:
+        if self.patience and self.best is not None and epoch - self.best_epoch >= self.patience:
+            trainer.should_stop = True

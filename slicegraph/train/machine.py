@@ -1,0 +1,206 @@
+"""The machine under a run: Lightning's trainer, checkpoint files, ranks, threads, memory, loggers.
+
+The only names here that are not documented are glibc's ``mallopt`` and ``malloc_trim``: without
+them, as on macOS and Windows, a run is slower and otherwise the same.
+"""
+
+import ctypes
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities import rank_zero_only
+from torch import Tensor, distributed
+
+from slicegraph.files import DAMAGE, write_atomically
+from slicegraph.train.config import TrainConfig
+
+_HINTS = (
+    "You're resuming from a checkpoint that ended before",  # the sampler is resumed
+    ".*does not have many workers",
+    "The number of training batches",
+    "Using .DistributedSampler. with the dataloaders",  # every molecule is evaluated once
+    ".*module.s. in eval mode",
+    ".*isinstance.treespec, LeafSpec",
+)
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_cpu")
+_LOGGER_PACKAGES = {"csv": (), "tensorboard": ("tensorboard", "tensorboardX"), "wandb": ("wandb",)}
+
+# From glibc's malloc.h. Older versions refuse the first size of _MMAP_SIZES, so both are tried.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_DEFAULT_TRIM, _NO_TRIM, _MMAP_SIZES = 256 << 10, (1 << 31) - 1, (1 << 30, 32 << 20)
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a temporary file and renames it; reads tensors and plain values, and runs no code.
+
+    Lightning's own atomic write moves a file from the folder for temporary files, which is a copy
+    if that is on another disk, and does not sync it.
+    """
+
+    def save_checkpoint(self, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
+        content = io.BytesIO()
+        torch.save(checkpoint, content)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(path), [content.getbuffer()])
+
+    def load_checkpoint(self, path: Any, *_: Any, **options: Any) -> Any:
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except DAMAGE:
+            reason = "is damaged, and the run cannot go on from it; remove it to begin again"
+            raise ValueError(f"train: {path} {reason}") from None
+
+
+def make_trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
+    """Make a trainer for the devices of the settings; its callbacks decide when it stops."""
+    devices: int | str = config.devices if config.devices == "auto" else int(config.devices)
+    nodes = config.nodes
+    if devices == "auto" and "LOCAL_WORLD_SIZE" in os.environ:  # started by torchrun
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ.get("WORLD_SIZE", devices)) // devices
+    try:
+        return pl.Trainer(
+            accelerator=config.accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy="ddp" if devices not in ("auto", 1) or nodes > 1 else "auto",
+            precision=config.precision or default_precision(config.accelerator),  # type: ignore[arg-type]
+            max_epochs=10**9,
+            accumulate_grad_batches=config.accumulate,
+            gradient_clip_val=config.clip or None,
+            use_distributed_sampler=False,
+            num_sanity_val_steps=0,
+            callbacks=callbacks,
+            plugins=[AtomicCheckpointIO()],
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+    except (MisconfigurationException, ModuleNotFoundError) as error:
+        reason = " ".join(str(error).split())
+        used = f"accelerator = {config.accelerator!r} with devices = {config.devices!r}"
+        remedy = f"cannot be used here: {reason}; choose cpu or auto"
+        raise ValueError(f"train: {used} {remedy}") from None
+
+
+def default_precision(accelerator: str) -> str:
+    """Mixed precision on a GPU, with bfloat16 if the GPU supports it; float32 elsewhere."""
+    if accelerator not in ("auto", "gpu", "cuda") or not torch.cuda.is_available():
+        return "32-true"
+    return "bf16-mixed" if torch.cuda.is_bf16_supported() else "16-mixed"
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Silence Lightning's hints, which do not apply to these runs."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        for hint in _HINTS:
+            warnings.filterwarnings("ignore", hint)
+        for logger in loggers:
+            logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """Set the number of threads of torch's operators; None keeps it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def freed_memory_kept() -> Iterator[None]:
+    """Keep glibc from returning freed memory to the system between steps.
+
+    Otherwise every step gets them back page by page, filled with zeros: up to a fifth of the time
+    of a small model on a CPU. At the end they are returned.
+    """
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    mallopt, malloc_trim = (getattr(library, name, None) for name in ("mallopt", "malloc_trim"))
+    if mallopt is None or malloc_trim is None:
+        yield
+        return
+    mallopt(_TRIM_THRESHOLD, _NO_TRIM)
+    any(mallopt(_MMAP_THRESHOLD, size) for size in _MMAP_SIZES)
+    try:
+        yield
+    finally:
+        mallopt(_TRIM_THRESHOLD, _DEFAULT_TRIM)
+        malloc_trim(0)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the memory of a device is used up."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _OUT_OF_MEMORY)
+
+
+def check_logger(name: str) -> None:
+    """Raise if the package that a logger needs is not installed."""
+    packages = _LOGGER_PACKAGES[name]
+    if packages and not any(map(find_spec, packages)):
+        remedy = f"pip install {packages[0]}, or leave out logger"
+        raise ValueError(f"train: logger = {name!r} needs {packages[0]}; {remedy}")
+
+
+def make_loggers(name: str, folder: Path) -> list[Any]:
+    """Make Lightning's logger "tensorboard" or "wandb"; "csv" needs none."""
+    if name == "csv":
+        return []
+    from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
+
+    if name == "tensorboard":
+        return [TensorBoardLogger(folder, name="", version="tensorboard")]
+    return [WandbLogger(save_dir=folder, name=folder.name, project="slicegraph")]
+
+
+@rank_zero_only
+def say(text: str) -> None:
+    """Print on the first rank only."""
+    print(text, flush=True)
+
+
+def gather_from_ranks(own: Any) -> list[Any]:
+    """The objects of all ranks, in the order of the ranks, on each of them."""
+    found = [own]
+    if _several_ranks():
+        found *= distributed.get_world_size()
+        distributed.all_gather_object(found, own)
+    return found
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Sum a tensor over all ranks, without a gradient."""
+    if _several_ranks():
+        values = values.clone()
+        distributed.all_reduce(values)
+    return values
+
+
+def _several_ranks() -> bool:
+    ready = distributed.is_available() and distributed.is_initialized()
+    return ready and distributed.get_world_size() > 1

@@ -1,0 +1,265 @@
+"""GraphSliceformer: what it takes, what it gives, and the laws it keeps."""
+
+import pytest
+import torch
+from models.small_graphs import disconnected_graph, equal_graph, random_graph, renumbered
+from torch import Tensor
+from torch.nn import Linear
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+
+from slicegraph.models import PRESETS, GraphSliceformer
+from slicegraph.nn.local import LOCALS
+from slicegraph.nn.mixer import ALIGNS, MIXERS
+from slicegraph.nn.order import ORDERS
+from slicegraph.nn.readout import READOUTS
+from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
+from slicegraph.transforms import StructuralEncoding
+
+CASES = [
+    (name, order, align)
+    for name, kind in MIXERS.items()
+    for order in (ORDERS if kind.needs_order else ["ascending"])
+    for align in (ALIGNS if kind.needs_order else ["rows"])
+]
+KINDS = {
+    "paper": {"local": "none", "readout": "token"},
+    "ours": {"local": "gine", "readout": "quantiles"},
+}
+TINY = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 2}
+
+
+def model(name: str = "mini", **overrides) -> GraphSliceformer:
+    """A model with weights large enough that the bias and the sort matter."""
+    torch.manual_seed(0)
+    found = GraphSliceformer.from_preset(name, **overrides).eval()
+    matrices = {id(m.weight): m.in_features for m in found.modules() if isinstance(m, Linear)}
+    with torch.no_grad():
+        for parameter in found.parameters():
+            if parameter.dim() > 1:
+                deviation = 1.2 / matrices.get(id(parameter), 16) ** 0.5
+                torch.nn.init.normal_(parameter, std=deviation)
+    return found
+
+
+def some_graphs() -> list[Data]:
+    return [*(random_graph(n, seed=n) for n in (7, 1, 4, 12, 2)), disconnected_graph()]
+
+
+@torch.no_grad()
+def run(found: torch.nn.Module, graphs: list[Data]) -> list[Tensor]:
+    return list(found(Batch.from_data_list(graphs)))
+
+
+def assert_the_laws(found: GraphSliceformer, equivariant: bool) -> None:
+    """No dependence on companions or, if it is promised, on the numbering; finite gradients."""
+    graphs = some_graphs()
+    assert_padding_invariant(found, graphs, run, rtol=1e-5, atol=1e-5)
+    forwards, backwards = torch.stack(run(found, graphs)), torch.stack(run(found, graphs[::-1]))
+    torch.testing.assert_close(backwards.flip(0), forwards, rtol=1e-5, atol=1e-5)
+    trees = [random_graph(n, seed=n, extra_edges=0) for n in (7, 4, 12)]
+    if equivariant:
+        assert_permutation_invariant(found, trees, run, permute=renumbered, rtol=1e-4, atol=1e-5)
+    batch = Batch.from_data_list([random_graph(1), disconnected_graph(), equal_graph()])
+    found.train()(batch).square().sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in found.parameters())
+
+
+@pytest.mark.parametrize(("mixer", "order", "align"), CASES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_mixer_keeps_the_laws(mixer, order, align, kind):
+    found = model(mixer=mixer, order=order, align=align, **TINY, **KINDS[kind])
+    assert_the_laws(found, not MIXERS[mixer].needs_order or align == "pivot")
+
+
+@pytest.mark.parametrize("mixer", ["quantile_attn", "sort_attn"])
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("local", LOCALS)
+def test_every_readout_keeps_the_laws(mixer, readout, local):
+    found = model(mixer=mixer, readout=readout, local=local, align="pivot", **TINY)
+    empty = Data(
+        x=torch.empty(0, 9, dtype=torch.int64),
+        edge_index=torch.empty(2, 0).long(),
+        edge_attr=torch.empty(0, 3).long(),
+    )
+    graphs = [random_graph(4, seed=4), empty, random_graph(3, seed=3)]
+    with_it, without = run(found, graphs), run(found, graphs[::2])
+    torch.testing.assert_close(torch.stack(with_it[::2]), torch.stack(without))
+    assert_the_laws(found, equivariant=True)
+
+
+def test_attention_treats_equal_nodes_alike():
+    found = model(mixer="quantile_attn", **TINY)
+    assert_permutation_invariant(
+        found, [equal_graph()], run, permute=renumbered, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_rows_depend_on_the_numbering():
+    tree = random_graph(7, seed=7, extra_edges=0)
+    found = model(mixer="sort_attn", align="rows", **TINY)
+    before, after = run(found, [tree]), run(found, [renumbered(tree, torch.arange(7).flip(0))])
+    assert not torch.allclose(before[0], after[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_no_preset_depends_on_companions(name):
+    """At the depth of the preset; of the wide ones, two layers are enough to see it."""
+    layers = {} if PRESETS[name]["channels"] < 512 else {"num_layers": 2}
+    assert_padding_invariant(model(name, **layers), some_graphs(), run, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+@torch.no_grad()
+def test_an_encoding_in_the_batch_is_what_the_model_would_compute(mixer):
+    found, graphs = model(mixer=mixer, **TINY), some_graphs()
+    expected = found(Batch.from_data_list(graphs))
+    transform = StructuralEncoding()
+    whole = transform(Batch.from_data_list(graphs))
+    single = Batch.from_data_list([transform(g.clone()) for g in graphs])
+    loaded = next(iter(DataLoader([transform(g.clone()) for g in graphs], batch_size=6)))
+    for batch in (whole, single, loaded):
+        torch.testing.assert_close(found(batch), expected)
+
+
+@torch.no_grad()
+def test_one_graph_needs_no_batch():
+    found, graph = model(**TINY), random_graph(5)
+    torch.testing.assert_close(found(graph), found(Batch.from_data_list([graph])))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shape"),
+    [
+        ({}, (6, 1)),
+        ({"num_targets": 3}, (6, 3)),
+        ({"num_targets": 3, "task": "binary"}, (6, 3)),
+        ({"num_targets": 3, "task": "multiclass", "num_classes": 4}, (6, 3, 4)),
+    ],
+)
+@torch.no_grad()
+def test_the_shape_of_a_prediction(arguments, shape):
+    found = model(**TINY, **arguments)
+    assert found(Batch.from_data_list(some_graphs())).shape == shape
+
+
+@pytest.mark.parametrize("local", LOCALS)
+def test_float_features(local):
+    arguments = {"node_vocabulary": None, "node_dim": 3, "edge_vocabulary": None, "edge_dim": 2}
+    found, graph = model(local=local, **TINY, **arguments), random_graph(5)
+    graph.x, graph.edge_attr = torch.randn(5, 3), torch.randn(graph.num_edges, 2)
+    assert found(graph).shape == (1, 1)
+    arguments["edge_dim"], graph.edge_attr = None, None  # no features of edges at all
+    assert model(local=local, **TINY, **arguments)(graph).shape == (1, 1)
+
+
+@pytest.mark.parametrize(("mixer", "order", "align"), CASES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients(mixer, order, align, kind):
+    arguments = {"node_vocabulary": None, "node_dim": 2, "edge_vocabulary": None, "edge_dim": 2}
+    tiny = TINY | {"channels": 4, "ffn_channels": 4, "max_distance": 6}
+    options = {"mixer": mixer, "order": order, "align": align, **KINDS[kind]}
+    found = model(**options, **tiny, **arguments).double()
+    graphs = [random_graph(3, seed=3), random_graph(1)]
+    for graph in graphs:
+        graph.edge_attr = torch.randn(graph.num_edges, 2).double()
+    batch = Batch.from_data_list(graphs)
+
+    def predict(x: Tensor) -> Tensor:
+        batch.x = x
+        return found(batch)
+
+    assert torch.autograd.gradcheck(predict, torch.randn(4, 2).double().requires_grad_())
+
+
+@pytest.mark.parametrize("mixer", [name for name, kind in MIXERS.items() if kind.needs_softmax])
+def test_the_softmax_is_computed_once_for_all_layers(mixer):
+    class Count(TorchDispatchMode):
+        softmaxes = 0
+
+        def __torch_dispatch__(self, function, types, arguments=(), named=None):
+            self.softmaxes += "softmax" in str(function)
+            return function(*arguments, **(named or {}))
+
+    found = model(mixer=mixer, **TINY | {"num_layers": 3})
+    with Count() as count, torch.no_grad():
+        found(Batch.from_data_list(some_graphs()))
+    assert count.softmaxes == 1
+
+
+def test_a_graph_without_edges_has_a_local_branch_too():
+    found, alone = model(local="gine", **TINY), random_graph(1)
+    assert alone.num_edges == 0
+    assert bool(run(found, [alone])[0].isfinite().all())
+    alone.edge_index = None
+    assert bool(run(found, [alone])[0].isfinite().all())
+
+
+def test_edges_are_those_between_the_rows_of_their_nodes():
+    """A token before every graph moves the rows; the messages are still between neighbours."""
+    found, graphs = model(local="gine", readout="token", **TINY), some_graphs()
+    seen = {}
+    found.blocks[0].local.register_forward_hook(lambda _, inputs, __: seen.update(edges=inputs[1]))
+    batch = Batch.from_data_list(graphs)
+    found(batch)
+    tokens = torch.tensor([0, *(g.num_nodes + 1 for g in graphs)]).cumsum(0)
+    rows = torch.cat(
+        [t + 1 + torch.arange(g.num_nodes) for t, g in zip(tokens[:-1], graphs, strict=True)]
+    )
+    assert torch.equal(seen["edges"].index, rows[batch.edge_index])
+    assert torch.equal(seen["edges"].attr, batch.edge_attr)
+
+
+def test_dropout_is_for_training_alone():
+    found = model(**TINY, dropout=0.3, attention_dropout=0.3, input_dropout=0.3)
+    batch = Batch.from_data_list(some_graphs())
+    assert torch.equal(found(batch), found(batch))
+    found.train()
+    assert not torch.equal(found(batch), found(batch))
+
+
+def test_an_empty_batch_is_an_error():
+    nothing = Data(x=torch.empty(0, 9, dtype=torch.int64), edge_index=torch.empty(2, 0).long())
+    for batch in (nothing, Batch.from_data_list([nothing])):
+        with pytest.raises(ValueError, match="the batch is empty: 1 graphs with 0 nodes"):
+            model(**TINY)(batch)
+    with pytest.raises(ValueError, match="the batch has no x"):
+        model(**TINY)(Data())
+
+
+def test_new_weights_are_small_and_padding_is_zero():
+    found = GraphSliceformer.from_preset("mini", vocabulary="graphormer", num_layers=4)
+    assert bool((found.embedding.nodes.weight[0] == 0).all())
+    assert bool((found.structural_bias.distance[0] == 0).all())
+    matrix = found.blocks[0].mixer.value_proj.weight
+    assert float(matrix.detach().std()) == pytest.approx(0.01, rel=0.1)  # 0.02 / sqrt(4 layers)
+
+
+def test_the_papers_vocabulary_agrees_with_ours_on_the_same_rows():
+    """Only sizes differ: large tables with the rows of a small model make the small model."""
+    fields = TINY | {"local": "none"}
+    small = model(**fields)
+    large = GraphSliceformer.from_preset("mini", vocabulary="graphormer", **fields).eval()
+    state = large.state_dict()
+    for name, value in small.state_dict().items():
+        if value.shape == state[name].shape:
+            state[name] = value
+    state["structural_bias.distance"][1:256] = small.structural_bias.distance[:255]
+    state["structural_bias.distance"][511] = small.structural_bias.distance[255]
+    state["structural_bias.path_bias.weight"][:5] = small.structural_bias.path_bias.weight
+    for table in ("in_degree", "out_degree"):
+        rows = small.state_dict()[f"embedding.{table}.weight"]
+        state[f"embedding.{table}.weight"][1 : 1 + len(rows)] = rows
+    for name, part in (
+        ("embedding.nodes.weight", small.embedding.nodes),
+        ("structural_bias.path_bias.edge_table.weight", small.structural_bias.path_bias.edge_table),
+    ):
+        for column, (size, offset) in enumerate(
+            zip(part.vocabulary, part.offsets.tolist(), strict=True)
+        ):
+            start = 1 + 512 * column
+            state[name][start : start + size] = part.weight[offset : offset + size]
+    large.load_state_dict(state)
+    graphs = some_graphs()
+    torch.testing.assert_close(torch.stack(run(large, graphs)), torch.stack(run(small, graphs)))

@@ -1,0 +1,179 @@
+"""StructuralBias against its formula, pair by pair."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from slicegraph.nn import StructuralBias
+from slicegraph.ops.paths import ShortestPaths, shortest_paths
+
+# Graph 0: a path 0-1-2 and, by itself, 3. Graph 1: one node. Graph 2: an edge.
+EDGE_INDEX = torch.tensor([[0, 1, 1, 2, 5, 6], [1, 0, 2, 1, 6, 5]])
+PTR = torch.tensor([0, 4, 5, 7])
+CATEGORIES = torch.tensor([[0, 1], [0, 1], [2, 0], [2, 0], [1, 1], [1, 1]])
+FLOATS = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+# The edges along the only path between two nodes of graph 0, by their number in EDGE_INDEX.
+PATHS = {(0, 1): [0], (0, 2): [0, 2], (1, 0): [1], (1, 2): [2], (2, 0): [3, 1], (2, 1): [3]}
+
+
+def encoding(max_distance: int = 254, max_hops: int = 5) -> ShortestPaths:
+    return shortest_paths(EDGE_INDEX, PTR, max_distance, max_hops)
+
+
+def spread_out(module: StructuralBias) -> StructuralBias:
+    """Weights of the size of 1, so that a mistake shows."""
+    with torch.no_grad():
+        for i, parameter in enumerate(module.parameters()):
+            generator = torch.Generator().manual_seed(i)
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return module
+
+
+def edge_vector(bias: StructuralBias, edge: int) -> Tensor:
+    paths = bias.path_bias
+    assert paths is not None
+    if paths.edge_table is None:
+        return FLOATS[edge]
+    first, second = CATEGORIES[edge].tolist()
+    table = paths.edge_table.weight[int(bias.padding_row) :]
+    return (table[first] + table[3 + second]) / 2
+
+
+def graph_zero(bias: StructuralBias, max_hops: int, max_distance: int) -> Tensor:
+    """`[4, 4, heads]`: the formula, written out."""
+    table, out = bias.distance[int(bias.padding_row) :], torch.zeros(4, 4, bias.heads)
+    for i in range(4):
+        for j in range(4):
+            edges = PATHS.get((i, j), [])
+            far = i != j and not edges
+            out[i, j] = table[max_distance + 1 if far else min(len(edges), max_distance)]
+            for k, edge in enumerate(edges[:max_hops]):
+                assert bias.path_bias is not None
+                step = edge_vector(bias, edge) @ bias.path_bias.weight[k]
+                out[i, j] += step / min(len(edges), max_hops)
+    return out
+
+
+FEATURES = {
+    "categories": ({"edge_vocabulary": [3, 2]}, CATEGORIES),
+    "floats": ({"edge_dim": 3}, FLOATS),
+}
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+@pytest.mark.parametrize(("max_distance", "max_hops"), [(254, 5), (2, 2), (300, 1)])
+@torch.no_grad()
+def test_every_pair_follows_the_formula(kind, max_distance, max_hops):
+    arguments, edge_attr = FEATURES[kind]
+    bias = spread_out(StructuralBias(4, max_distance, max_hops, **arguments))
+    out = bias(encoding(), PTR, edge_attr).bias
+    expected = graph_zero(bias, max_hops, max_distance)
+    torch.testing.assert_close(out[0].permute(1, 2, 0), expected)
+
+
+@torch.no_grad()
+def test_without_edge_features_there_are_only_distances():
+    bias = spread_out(StructuralBias(4))
+    out = bias(encoding(), PTR).bias
+    distances = torch.tensor([[0, 1, 2, 255], [1, 0, 1, 255], [2, 1, 0, 255], [255] * 3 + [0]])
+    assert torch.equal(out[0], bias.distance[distances].permute(2, 0, 1))
+
+
+@torch.no_grad()
+def test_a_token_is_at_its_own_distance_from_all_rows():
+    plain = spread_out(StructuralBias(4, edge_dim=3))
+    bias = spread_out(StructuralBias(4, edge_dim=3, token=True))
+    bias.load_state_dict(plain.state_dict(), strict=False)
+    out, without = bias(encoding(), PTR, FLOATS).bias, plain(encoding(), PTR, FLOATS).bias
+    virtual = bias.virtual_distance[0]
+    for b, n in enumerate(PTR.diff().tolist()):
+        assert torch.equal(out[b, :, 0, : n + 1], virtual.unsqueeze(-1).expand(4, n + 1))
+        assert torch.equal(out[b, :, : n + 1, 0], virtual.unsqueeze(-1).expand(4, n + 1))
+        assert torch.equal(out[b, :, 1 : n + 1, 1 : n + 1], without[b, :, :n, :n])
+
+
+@pytest.mark.parametrize("token", [False, True])
+@torch.no_grad()
+def test_the_weights_of_a_row_add_up_to_one_and_padding_has_none(token):
+    pairs = spread_out(StructuralBias(4, token=token))(encoding(), PTR)
+    for b, n in enumerate((PTR.diff() + token).tolist()):
+        assert bool((pairs.weights[b, :, :n, n:] == 0).all())
+        torch.testing.assert_close(pairs.weights[b, :, :n].sum(-1), torch.ones(4, n))
+    assert bool(pairs.weights.isfinite().all())
+
+
+@pytest.mark.parametrize("clip", [3, 254, 509])
+@torch.no_grad()
+def test_unreachable_is_told_from_far_however_the_encoding_was_clipped(clip):
+    bias = spread_out(StructuralBias(4, max_distance=2, max_hops=2, edge_dim=3))
+    wanted = bias(encoding(max_distance=2), PTR, FLOATS).bias
+    assert torch.equal(bias(encoding(max_distance=clip), PTR, FLOATS).bias, wanted)
+
+
+@torch.no_grad()
+def test_empty_hops_add_the_padding_row_only_where_asked():
+    arguments = {"edge_vocabulary": [3, 2], "padding_row": True, "max_hops": 2}
+    bias = spread_out(StructuralBias(4, **arguments))
+    quirk = StructuralBias(4, **arguments, empty_hops=True)
+    quirk.load_state_dict(bias.state_dict())
+    plain = bias(encoding(), PTR, CATEGORIES).bias[0].permute(1, 2, 0)
+    with_noise = quirk(encoding(), PTR, CATEGORIES).bias[0].permute(1, 2, 0)
+    torch.testing.assert_close(plain, graph_zero(bias, 2, 254))
+    noise = bias.path_bias.edge_table.weight[0] @ bias.path_bias.weight
+    torch.testing.assert_close(with_noise[0, 0], plain[0, 0] + noise[0] + noise[1])
+    torch.testing.assert_close(with_noise[0, 1], plain[0, 1] + noise[1])
+    torch.testing.assert_close(with_noise[0, 2], plain[0, 2])
+    torch.testing.assert_close(with_noise[0, 3], plain[0, 3] + (noise[0] + noise[1]) / 2)
+
+
+@torch.no_grad()
+def test_graphs_without_edges():
+    ptr = torch.tensor([0, 2])
+    found = shortest_paths(torch.empty(2, 0, dtype=torch.int64), ptr)
+    bias = spread_out(StructuralBias(2, edge_vocabulary=[3, 2]))
+    out = bias(found, ptr, torch.empty(0, 2, dtype=torch.int64)).bias
+    assert torch.equal(out[0].permute(1, 2, 0), bias.distance[torch.tensor([[0, 255], [255, 0]])])
+
+
+@pytest.mark.parametrize("kind", FEATURES)
+def test_gradients(kind):
+    arguments, edge_attr = FEATURES[kind]
+    bias = spread_out(StructuralBias(2, 3, 2, **arguments, token=True)).double()
+    edge_attr = edge_attr.double() if kind == "floats" else edge_attr
+    names = [name for name, _ in bias.named_parameters()]
+
+    def weights(*values):
+        parameters = dict(zip(names, values, strict=True))
+        call = torch.func.functional_call(bias, parameters, (encoding(), PTR, edge_attr))
+        return call.weights
+
+    values = [p.detach().requires_grad_() for p in bias.parameters()]
+    assert torch.autograd.gradcheck(weights, values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_hops": 6, "max_distance": 5}, "max_hops = 6"),
+        ({"edge_dim": 3, "edge_vocabulary": [2]}, "edge_dim = 3"),
+        ({"edge_dim": 3, "hop_blocks": 4}, "hop_blocks = 4"),
+        ({"edge_dim": 3, "empty_hops": True}, "empty_hops"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        StructuralBias(4, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("hops", "ptr", "edge_attr", "message"),
+    [
+        (2, PTR, FLOATS, "paths of 2 hops"),
+        (5, torch.tensor([0, 7]), FLOATS, "expected 49"),
+        (5, PTR, None, "edge_attr is missing"),
+        (5, PTR, FLOATS[:, :2], r"edge_attr has shape \[6, 2\]"),
+    ],
+)
+def test_wrong_input_is_named(hops, ptr, edge_attr, message):
+    with pytest.raises(ValueError, match=message):
+        StructuralBias(4, edge_dim=3)(encoding(max_hops=hops), ptr, edge_attr)

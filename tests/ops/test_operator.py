@@ -1,0 +1,145 @@
+"""Which backend runs, what the library must fit, and what happens without torch's private names."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from slicegraph.ops import column_sort, cpu, operator, use_backend
+from slicegraph.ops.operator import BACKENDS, available, choose, default, has_kernel
+
+X = torch.randn(2, 3, 4)
+SORT = "import torch; from slicegraph.ops import column_sort; column_sort(torch.randn(2, 3, 4))"
+needs_kernels = pytest.mark.skipif(cpu.problem("cpu") is not None, reason=str(cpu.problem("cpu")))
+
+
+def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_reference_serves_every_device() -> None:
+    for device in ("cpu", "cuda", "meta"):
+        assert available(device)[-1] == "reference"
+
+
+def test_interpreter_is_never_the_default() -> None:
+    assert "triton" in available("cpu")  # tests run in Triton's interpreter
+    assert default("cpu") in ("cpu", "reference")
+
+
+def test_use_backend_is_undone() -> None:
+    before = choose("cpu")
+    with use_backend("reference"):
+        assert choose("cpu") is BACKENDS["reference"]
+    assert choose("cpu") is before
+
+
+def test_unknown_backend_lists_the_available_ones() -> None:
+    expected = "'fast' cannot serve cpu tensors: there is no such backend; available: .*reference"
+    with pytest.raises(ValueError, match=expected), use_backend("fast"):
+        column_sort(X)
+
+
+def test_environment_forces_a_backend_and_names_a_wrong_one() -> None:
+    code = SORT + "; from slicegraph.ops.operator import choose; print(choose('cpu').__name__)"
+    result = _run(code, SLICEGRAPH_BACKEND="reference")
+    assert result.stdout.strip().endswith("reference"), result.stderr
+    result = _run(SORT, SLICEGRAPH_BACKEND="triton", TRITON_INTERPRET="0")
+    assert result.returncode != 0
+    assert "'triton' cannot serve cpu tensors: serves CUDA tensors" in result.stderr
+
+
+@needs_kernels
+def test_a_kernel_is_for_plain_tensors_of_its_types() -> None:
+    with use_backend("cpu"):
+        x = torch.randn(2, 3)
+        assert has_kernel("edge_sum", x, x)
+        assert not has_kernel("edge_sum", x, x.double())
+        assert not has_kernel("edge_sum", x.bfloat16())
+        assert not has_kernel("edge_sum", torch._neg_view(x))
+        assert not has_kernel("no_such_operator", x)
+    assert not has_kernel("edge_sum", x.to("meta"))
+    with use_backend("reference"):
+        assert not has_kernel("edge_sum", x)
+
+
+@needs_kernels
+def test_unknown_simd_level_is_an_error() -> None:
+    assert cpu.simd_level() in cpu.SIMD_LEVELS
+    with pytest.raises(ValueError, match="sse9"):
+        cpu.use_simd_level("sse9")
+
+
+@needs_kernels
+def test_a_library_with_another_layout_is_not_used(tmp_path, monkeypatch) -> None:
+    path = Path(cpu.__file__).with_name("_kernels.so")
+    monkeypatch.setattr(cpu._pair_mix, "job_bytes", 8)
+    library, reason = cpu.load(path)
+    assert library is None
+    assert "a job of pair_mix has 120 bytes, expected 8; install again" in reason
+    (tmp_path / "broken.so").write_bytes(b"not a library")
+    assert "could not be loaded" in cpu.load(tmp_path / "broken.so")[1]
+    assert "were not built" in cpu.load(tmp_path / "missing.so")[1]
+
+
+# One process imports torch and forks; a child removes one name, as another version of torch might.
+WITHOUT_PRIVATE_NAME = """
+import os, sys, traceback, torch
+failed = []
+for path in sys.argv[1:]:
+    child = os.fork()
+    if child:
+        failed += [path] if os.waitpid(child, 0)[1] else []
+        continue
+    holder, _, name = path.rpartition(".")
+    owner = torch
+    for part in holder.split("."):
+        owner = getattr(owner, part)
+    delattr(owner, name)
+    status = 1
+    try:
+        from slicegraph.ops import column_sort, edge_sum, max_exchange, pairs
+        x = torch.randn(3, 5, 4, dtype=torch.float64, requires_grad=True)
+        values, indices = column_sort(x)
+        assert torch.equal(values, torch.sort(x, dim=1, stable=True).values)
+        (found,) = torch.autograd.grad(values.square().sum(), x)
+        assert torch.equal(found, 2 * x)
+        assert torch.equal(max_exchange(x).amax(1), x.amax(1))
+        codes, index = torch.zeros(2, 1).long(), torch.tensor([[0, 1], [1, 2]])
+        assert edge_sum(x[0], x[1], codes, index).shape == (5, 4)
+        ptr, weights = torch.tensor([0, 2, 5]), torch.rand(2, 1, 3, 3).double().requires_grad_()
+        mixed = pairs.pair_mix(weights, x[0], ptr)
+        assert torch.allclose(mixed[:2], weights[0, 0, :2, :2] @ x[0, :2])
+        assert torch.autograd.grad(mixed.sum(), weights)[0].shape == weights.shape
+        assert pairs.pair_attention(x[0, :, :3], weights, ptr, 0.5)[0].shape == (5, 1)
+        status = 0
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+sys.exit(f"without {failed}" if failed else 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_results_are_right_without_each_private_name_of_torch() -> None:
+    command = [sys.executable, "-c", WITHOUT_PRIVATE_NAME, *operator.PRIVATE_NAMES]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert all(operator._private(name) is not None for name in operator.PRIVATE_NAMES)
+
+
+def test_only_the_operator_file_uses_private_names_of_torch() -> None:
+    for file in Path(operator.__file__).parent.glob("*.py"):
+        if file.name != "operator.py":
+            assert not re.search(r"torch\._[a-zA-Z]", file.read_text()), file.name

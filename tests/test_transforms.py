@@ -1,0 +1,141 @@
+"""The transform on graphs and batches, and how PyG collates what it writes."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.multigraphs import Graph, batched, edge_tensor, graphs, sparse_graph
+from torch.utils.data import Dataset
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import Compose, ToUndirected
+
+from slicegraph.ops import shortest_paths, use_backend
+from slicegraph.transforms import StructuralEncoding
+
+NAMES = ("pair_distance", "pair_path", "in_degree", "out_degree")
+
+
+def data_of(graph: Graph) -> Data:
+    return Data(x=torch.ones(graph[0], 2), edge_index=edge_tensor(graph[1]))
+
+
+def assert_same_encoding(actual: Data, expected: Data) -> None:
+    for name in NAMES:
+        assert torch.equal(actual[name], expected[name]), name
+        assert actual[name].dtype == expected[name].dtype, name
+
+
+def test_literal_graph() -> None:
+    data = StructuralEncoding(max_distance=2, max_hops=1)(data_of((3, [(0, 1), (0, 1), (1, 2)])))
+    assert data.pair_distance.tolist() == [0, 1, 2, 3, 0, 1, 3, 3, 0]
+    assert data.pair_path.flatten().tolist() == [-1, 0, 0, -1, -1, 2, -1, -1, -1]
+    assert data.in_degree.tolist() == [0, 2, 1]
+    assert data.out_degree.tolist() == [2, 1, 0]
+    types = [data[name].dtype for name in NAMES]
+    assert types == [torch.uint8, torch.int16, torch.int16, torch.int16]
+
+
+def test_input_stays_as_it_was() -> None:
+    data = data_of(sparse_graph(5, seed=0))
+    for given_graph in (data, Batch.from_data_list([data, data])):
+        before = copy.deepcopy(given_graph)
+        StructuralEncoding()(given_graph)
+        after, before = given_graph.to_dict(), before.to_dict()
+        assert set(after) == set(before)
+        assert all(torch.equal(after[key], before[key]) for key in before)
+        assert set(getattr(given_graph, "_slice_dict", {})).isdisjoint(NAMES)
+
+
+@settings(deadline=None, max_examples=40)
+@given(batch=st.lists(graphs(most_nodes=6), min_size=1, max_size=4))
+def test_batch_of_encodings_is_the_encoding_of_the_batch(batch: list[Graph]) -> None:
+    encode, data = StructuralEncoding(), [data_of(graph) for graph in batch]
+    each = Batch.from_data_list([encode(d) for d in data])
+    assert_same_encoding(encode(Batch.from_data_list(data)), each)
+    paths = shortest_paths(*batched(batch))
+    assert torch.equal(each.pair_distance, paths.distance)
+    assert torch.equal(each.pair_path, paths.path)
+
+
+def test_encoded_batch_separates_into_encoded_graphs() -> None:
+    encode, data = StructuralEncoding(), [data_of(sparse_graph(n, seed=n)) for n in (4, 1, 9)]
+    batch = encode(Batch.from_data_list(data))
+    for separated, graph in zip(batch.to_data_list(), data, strict=True):
+        assert_same_encoding(separated, encode(graph))
+    assert_same_encoding(batch[2], encode(data[2]))
+
+
+class Encoded(Dataset):
+    """Encodes a graph when it is asked for, in the process that asks."""
+
+    def __init__(self, data: list[Data]) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, i: int) -> Data:
+        return StructuralEncoding()(self.data[i])
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_data_loader_works_unchanged(num_workers: int) -> None:
+    data = [data_of(sparse_graph(n, seed=n)) for n in (200, *range(1, 8))]
+    loader = DataLoader(Encoded(data), batch_size=4, num_workers=num_workers)
+    for i, batch in enumerate(loader):
+        expected = StructuralEncoding()(Batch.from_data_list(data[4 * i : 4 * i + 4]))
+        assert_same_encoding(batch, expected)
+
+
+def test_works_in_a_chain_of_transforms() -> None:
+    data = Compose([ToUndirected(), StructuralEncoding()])(data_of((3, [(0, 1), (1, 2)])))
+    assert data.pair_distance.tolist() == [0, 1, 2, 1, 0, 1, 2, 1, 0]
+
+
+def test_both_backends_agree() -> None:
+    batch = Batch.from_data_list([data_of(sparse_graph(n, seed=n)) for n in (3, 70, 20)])
+    with use_backend("reference"):
+        expected = StructuralEncoding()(batch)
+    assert_same_encoding(StructuralEncoding()(batch), expected)
+
+
+@pytest.mark.parametrize("num_nodes", [0, 1, 3])
+def test_graph_without_edge_index_has_no_edges(num_nodes: int) -> None:
+    data = StructuralEncoding()(Data(x=torch.ones(num_nodes, 1)))
+    assert data.pair_distance.shape == (num_nodes**2,)
+    assert data.in_degree.tolist() == data.out_degree.tolist() == [0] * num_nodes
+
+
+def test_large_degrees_are_clipped() -> None:
+    data = StructuralEncoding()(data_of((2, [(0, 1)] * 40_000)))
+    assert data.in_degree.tolist() == [0, 32767]
+
+
+def test_representation_names_the_settings() -> None:
+    assert repr(StructuralEncoding(20, 3)) == "StructuralEncoding(max_distance=20, max_hops=3)"
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "data"),
+    [
+        (TypeError, "HeteroData is not supported", HeteroData()),
+        (ValueError, "batch and no ptr", Data(x=torch.ones(2, 1), batch=torch.zeros(2).long())),
+        (
+            ValueError,
+            "adjacency matrix and no edge_index",
+            Data(x=torch.ones(2, 1), adj_t=torch.eye(2).to_sparse()),
+        ),
+    ],
+)
+def test_what_it_cannot_encode_is_named(error: type, message: str, data: Data) -> None:
+    with pytest.raises(error, match=message):
+        StructuralEncoding()(data)
+
+
+@pytest.mark.parametrize("options", [{"max_distance": 0}, {"max_hops": -1}])
+def test_wrong_settings_are_named_at_once(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=f"StructuralEncoding: {next(iter(options))} = "):
+        StructuralEncoding(**options)

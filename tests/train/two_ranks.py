@@ -1,0 +1,42 @@
+"""Several runs on the two ranks of torchrun, one after another, in FOLDER.
+
+`shared` is to be compared with one process. `whole` is not interrupted; `died` ends with an error
+on both ranks and is resumed, and so is `stopped`, which another process has begun.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.tiny_run import tiny_config
+
+import slicegraph
+from slicegraph.train.callbacks import RunCheckpoint
+
+SAVE = RunCheckpoint.on_train_batch_end
+
+
+class Died(Exception):
+    """Ends a run without saving anything more."""
+
+
+def save_and_die(self, trainer, *arguments) -> None:
+    SAVE(self, trainer, *arguments)
+    if trainer.global_step == 7:
+        raise Died
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    shared = slicegraph.train.TrainConfig.read(folder / "shared.yaml")
+    print(slicegraph.train(shared))
+    options = {"checkpoint_steps": 3, "ema": 0.9}
+    slicegraph.train(tiny_config(folder, **options, out=str(folder / "whole")), progress=False)
+    RunCheckpoint.on_train_batch_end = save_and_die
+    try:
+        slicegraph.train(tiny_config(folder, **options, out=str(folder / "died")), progress=False)
+    except Died:
+        RunCheckpoint.on_train_batch_end = SAVE
+        slicegraph.train(resume=folder / "died", progress=False)
+    slicegraph.train(resume=folder / "stopped" / "run", progress=False)
