@@ -1,4 +1,4 @@
-"""Scores accumulated batch by batch, computed by OGB's evaluators, and OGB's leaderboard files."""
+"""Scores accumulated batch by batch, by OGB or scikit-learn, and OGB's leaderboard files."""
 
 import tempfile
 from pathlib import Path
@@ -126,6 +126,9 @@ def evaluator(name: str) -> Evaluator:
     """Return the evaluator of an OGB data set: "pcqm4m-v2", "pcqm4m" or an ogbg-mol* set."""
     if name in _LSC:
         return Evaluator("mae", unit="eV", judge=name)
+    if not name.startswith("ogbg-mol"):
+        known = f"{', '.join(_LSC)} or ogbg-mol*"
+        raise ValueError(f"evaluator: {name!r} is not a molecule data set of OGB, expected {known}")
     found = _ogb_evaluator(name)
     return Evaluator(found.eval_metric, found.num_tasks, judge=name)
 

@@ -123,7 +123,7 @@ def assert_permutation_equivariant(
     for b, perm, actual, expected in _permuted_outputs(module, sets, layout, permute, trials):
         if expected.shape[:1] != perm.shape:
             shape = list(expected.shape)
-            raise AssertionError(f"set {b} has {len(perm)} rows, its output of shape {shape} not")
+            raise AssertionError(f"set {b} has {len(perm)} rows, but its output has shape {shape}")
         permuted = expected[perm.to(expected.device)]
         _compare(f"set {b} is not permuted like its rows", actual, permuted, rtol, atol)
 

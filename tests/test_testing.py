@@ -62,7 +62,7 @@ LAWS = {
         ("padding", lambda x, batch: x - x.mean(0), "packed", "set 0 changes in a batch"),
         ("invariant", first_rows, "dense", "set 0 changes when its rows are permuted"),
         ("equivariant", lambda x, mask: x.cumsum(1), "dense", "set 0 is not permuted like its"),
-        ("equivariant", masked_mean, "dense", r"set 0 has 4 rows, its output of shape \[3\] not"),
+        ("equivariant", masked_mean, "dense", r"set 0 has 4 rows, but its output has shape \[3\]"),
     ],
 )
 def test_module_that_breaks_a_law_is_found(law, module, layout, message):

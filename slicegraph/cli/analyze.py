@@ -1,6 +1,6 @@
 """Look into the mixing layers of a model, and write a page about them.
 
-The page has the singular spectrum and the effective rank of the input of every mixing layer, heat
+The page has the singular spectrum and the effective rank of the mixed rows of every layer, heat
 maps of the sorted rows, the permutation of a channel, and how a softmax smooths as the number of
 rows grows. With --twin it shows a second model, such as one with attention, on the same samples,
 and prints in how many layers the spectrum of the model decays more slowly than that of its twin.

@@ -86,7 +86,7 @@ def check_fit(config: "GraphSliceformerConfig", data: "MoleculeDataset") -> None
         if own != theirs
     ]
     if task.kind == "multiclass" and task.num_classes > config.num_classes:
-        problems += [f"it knows {config.num_classes} classes, the data have {task.num_classes}"]
+        problems += [f"it has {config.num_classes} classes, the data have {task.num_classes}"]
     if problems:
         raise ValueError(f"the model does not fit {data.name}: {problems[0]}")
 

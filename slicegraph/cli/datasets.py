@@ -1,4 +1,4 @@
-"""List the data sets that `slicegraph.data.load` knows by name, and which of them are here."""
+"""List the data sets that `slicegraph.data.load` accepts by name, and which are on this machine."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Score a model on a split of a data set, with OGB's evaluator.
+"""Score a model on a split of a data set: OGB's with OGB's evaluator, others with scikit-learn.
 
 A model of sequences or images is scored on the task it was trained for, without --data.
 

@@ -26,7 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="a .csv, .tsv, .smi (each also .gz) or .parquet, or the name of an OGB data set",
     )
-    add("--out", required=True, metavar="FOLDER", help="folder of the store, new or empty")
+    add(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="folder of the store: new, empty, or of an interrupted run",
+    )
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
     add(
         "--labels",

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
         )
     positions = data.splits[split]
     with tempfile.TemporaryDirectory() as folder:
-        # What would be refused after hours of work is refused now.
+        # Try the writer with zeros first: an error appears before hours of prediction.
         data.write_submission(split, np.zeros(len(positions), np.float32), positions, folder)
     y_pred = model.predict_store(data.store[positions], args.batch_size)[:, 0]
     path = data.write_submission(split, y_pred, positions, args.out)

@@ -56,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_flag(group: Any, field: Field) -> None:
     flag, dest = f"--{field.name.replace('_', '-')}", _SETTING + field.name
     text = field.metadata["help"].replace("%", "%%")
-    if field.default not in (None, MISSING, False, True):
+    if field.default not in (None, MISSING) and not isinstance(field.default, bool):
         text += f" ({field.default})"
     options: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS}
     if isinstance(field.default, bool):
         options["action"] = _Switch
     elif str(field.type).startswith("tuple"):
-        options["metavar"] = "A,B"
+        options["metavar"] = "A,B,C" if field.name == "fractions" else "A,B"
     else:
         options["metavar"] = "N" if re.search("int|float", str(field.type)) else "X"
     group.add_argument(flag, help=text, **options)

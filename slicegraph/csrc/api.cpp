@@ -88,7 +88,7 @@ SLICEGRAPH_API void slicegraph_borrow_threads(void* gomp_parallel) {
   borrow_threads(reinterpret_cast<GompParallel>(gomp_parallel));
 }
 
-// Chooses a SIMD level by name, if this machine has it.
+// Chooses a SIMD level by its number in `SIMD_LEVELS` of slicegraph/ops/cpu.py, if this machine has it.
 SLICEGRAPH_API int slicegraph_use_simd_level(int level) {
   const Kernels* best = best_kernels();
   const Kernels* levels[] = {&baseline::kernels, nullptr, nullptr};

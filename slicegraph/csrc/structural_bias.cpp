@@ -32,8 +32,12 @@ struct BiasOfGraph {
   const int64_t n, pair, edge, num_edges;
   bool good = true;
 
-  int64_t entry(int64_t p) const {
+  int64_t entry(int64_t p) {
     const int64_t distance = reinterpret_cast<const D*>(w.distance)[p];
+    if (distance < 0) {
+      good = false;
+      return 0;
+    }
     const bool none = w.path_width ? step(p, 0) < 0 : distance > w.max_distance;
     return none && distance > 0 ? w.max_distance + 1 : std::min(distance, w.max_distance);
   }

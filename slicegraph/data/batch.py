@@ -208,7 +208,7 @@ def _joined(arrays: MoleculeArrays) -> Batch:
 
 
 def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
-    """Join graphs in memory: what a model reads of a ``Batch``, which does not separate.
+    """Join graphs in memory into one `Data` with the attributes that a model reads.
 
     Example:
         >>> collate_graphs([read_smiles("CCO"), read_smiles("C")])

@@ -21,7 +21,7 @@ _MOST_AHEAD = 2  # items a worker that are read before the next result in order 
 
 
 class WorkerDied(RuntimeError):
-    """A process ended in the middle of `item`, for instance for want of memory."""
+    """A worker process died while it processed `item`, for example because memory ran out."""
 
     def __init__(self, item: Any) -> None:
         super().__init__("a worker process died; if memory ran out, use fewer workers")
@@ -70,8 +70,17 @@ def ordered_map(
                 yield take()
         while pending:
             yield take()
+    except BaseException:  # also if the caller stops early: running work is not waited for
+        _kill(pool)
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _kill(pool: ProcessPoolExecutor) -> None:
+    # Python has no public way to do so before 3.14; without this name the pool ends its work.
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.kill()
 
 
 def run_alone(work: Callable[[Item], Result], item: Item) -> Result:

@@ -39,7 +39,7 @@ _JOB, _LOG = "job.json", "parts.log"
 _FORMAT = "slicegraph-prepare-2"
 _FILES = (store.REJECTED, *store.ARRAYS)
 _NAMES = "|".join(map(re.escape, (_JOB, _LOG, store.META, store.DIGESTS, *_FILES)))
-_OURS = re.compile(rf"({_NAMES})(\.\d+\.tmp)?")
+_OURS = re.compile(rf"(\d{{8,}}\.part|{_NAMES})(\.\d+\.tmp)?")  # parts of format 1, too
 _JOB_DRAFT = re.compile(rf"{re.escape(_JOB)}\.\d+\.tmp")
 _stamp = attrgetter("st_size", "st_mtime_ns")
 _NO_ROOM = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -94,8 +94,8 @@ def prepare(
     """Make a store of the molecules in a file.
 
     The source is streamed, and memory does not grow with it. Every row is either in the store or in
-    its ``rejected.csv``, with the reason. Interrupted at any point, the same call goes on where it
-    was, and the files are the same to the byte; so they are for any number of workers.
+    its ``rejected.csv``, with the reason. After an interruption the same call
+    goes on from there. The files are identical byte for byte, also for any number of workers.
 
     Args:
         source: a file as :func:`slicegraph.data.table.open_table` takes it.
@@ -300,7 +300,7 @@ def _read_alone(read: Callable[[table.Chunk], _Part], chunk: table.Chunk) -> _Pa
 
 
 class _Job:
-    """The table that a store is made of, and what is known of it so far."""
+    """The source table of a store, its settings, and the counts of the rows so far."""
 
     chunk_rows, strict = CHUNK_ROWS, False
 

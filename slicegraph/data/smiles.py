@@ -21,6 +21,8 @@ from ogb.utils import features as ogb
 from rdkit import Chem, rdBase
 from torch_geometric.data import Data
 
+from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
+
 MOST_ATOMS = 65_535  # atoms are numbered in 16 bits
 
 _ATOM_ATTRIBUTES = (
@@ -109,8 +111,8 @@ class FeatureCode:
         return parts.astype(self.value_dtype)
 
 
-OGB_ATOM_CODE = FeatureCode((119, 5, 12, 12, 10, 6, 6, 2, 2))  # 30 bits, uint32
-OGB_BOND_CODE = FeatureCode((5, 6, 2))  # 7 bits, uint8
+OGB_ATOM_CODE = FeatureCode(OGB_ATOMS)  # 30 bits, uint32
+OGB_BOND_CODE = FeatureCode(OGB_BONDS)  # 7 bits, uint8
 OGB_CODES = (OGB_ATOM_CODE, OGB_BOND_CODE)
 
 

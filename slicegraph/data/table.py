@@ -138,9 +138,9 @@ def printable(field: str) -> str:
 class _TextFile(TableSource):
     """A text file, plain or gzip, in UTF-8 with or without byte order mark.
 
-    A byte that is not UTF-8, or NUL, becomes a lone surrogate: it disturbs nothing but the field
-    that it is in, and `is_text` and `printable` know it. Lines end with LF, CRLF or CR, which stays
-    on. A line of more than `MAX_CHARACTERS` is cut after one more.
+    A byte that is not UTF-8, or NUL, becomes a lone surrogate: only its own field is
+    affected; `is_text` detects it and `printable` escapes it. Line endings (LF, CRLF or
+    CR) are kept. A line of more than `MAX_CHARACTERS` is cut after one more.
     """
 
     unit = "B"

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
+from slicegraph.files import write_atomically
 from slicegraph.nn.layer import Layer
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
@@ -96,10 +97,11 @@ class Model(Layer):
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config = {"model": model_name(self), **dataclasses.asdict(self.config)}
-        (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n")
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
-        save_file(tensors, folder / WEIGHTS_FILE)
+        write_atomically(folder / WEIGHTS_FILE, [save(tensors)])
+        # The configuration comes last: a folder that has it is whole.
+        config = {"model": model_name(self), **dataclasses.asdict(self.config)}
+        write_atomically(folder / CONFIG_FILE, [(json.dumps(config, indent=2) + "\n").encode()])
 
 
 def model_name(model: torch.nn.Module) -> str:

@@ -107,7 +107,9 @@ class GraphSliceformerConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_at_least_one("num_layers", "channels", "ffn_channels", "heads", "num_targets")
+        self._check_at_least_one(
+            "num_layers", "channels", "ffn_channels", "heads", "num_targets", "quantiles"
+        )
         self._check_one_of(task=TASKS, local=LOCALS, mixer=MIXERS, readout=READOUTS)
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
@@ -289,6 +291,10 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         """Makes a model with the weights that fit; a head of another size keeps its own."""
         model = cls(GraphSliceformerConfig.from_dict(fields | overrides))
         own = model.state_dict()
+        unused = ("query_proj.", "key_proj.", "structural_bias.", "token", "head.")
+        for name in weights:
+            if name not in own and not any(part in name for part in unused):
+                raise ValueError(f"{caller}: the model has no {name!r}; leave out such overrides")
         used = {name: value for name, value in weights.items() if name in own}
         if "head.weight" in used and used["head.weight"].shape != own["head.weight"].shape:
             del used["head.weight"], used["head.bias"]

@@ -79,7 +79,8 @@ class LocalBranch(Layer):
             table, codes = self.edge.weight, self.edge.places(attr)
         else:
             table, codes = self.edge(attr), torch.arange(len(attr), device=x.device).unsqueeze(-1)
-        out = torch.addcmul(edge_sum(x, table, codes, index), 1 + self.epsilon, x)
+        messages = edge_sum(x, table.to(x.dtype), codes, index)  # autocast may have changed it
+        out = torch.addcmul(messages, 1 + self.epsilon, x)
         out = out if rows is None else gather_rows(out, rows)
         return self.outer(functional.relu(self.inner(out)))
 

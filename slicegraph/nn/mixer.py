@@ -170,7 +170,8 @@ class Mixer(Layer):
         hidden = hidden_channels or channels
         if heads < 1 or hidden % heads:
             name = type(self).__name__
-            raise ValueError(f"{name}: heads = {heads} does not divide channels = {hidden}")
+            size = "channels" if hidden_channels is None else "hidden_channels"
+            raise ValueError(f"{name}: heads = {heads} does not divide {size} = {hidden}")
         self.channels, self.hidden_channels, self.heads = channels, hidden, heads
         self.mixer, self.align, self.dropout = mixer, align, dropout
         kind, inner = self.kind, (channels, hidden, bias if qkv_bias is None else qkv_bias)

@@ -337,6 +337,7 @@ def edge_sum(
     options = (grad_out is not None, _DTYPE_CODES[x.dtype], torch.get_num_threads())
     if _edge_sum((*inputs, *results), sizes + options):
         reference.check_edges(x, table, codes, index)
+        raise ValueError("edge_sum: codes or index do not fit table and x")
     return results[0] if grad_out is None else results[2:]
 
 
@@ -349,7 +350,7 @@ def structural_bias(
     """
     distance, path, ptr, edge_ptr, length, far, token, empty, padding = encoding_and_options
     if distance.dtype not in (torch.uint8, torch.int16):
-        distance = distance.clamp(max=32767).to(torch.int16)
+        distance = distance.clamp(-1, 32767).to(torch.int16)
     if path.dtype not in (torch.int16, torch.int32):
         path = path.to(torch.int32)
     edges, hops, heads = products.shape
@@ -364,7 +365,9 @@ def structural_bias(
     layout = (distance.element_size(), path.element_size(), grad_out is not None)
     job = (*sizes, *layout, _DTYPE_CODES[table.dtype], torch.get_num_threads(), padding)
     if _structural_bias((*tables, *encoding), job):
-        reference.check_encoding(path, ptr, edge_ptr, length, edges - empty, hops, token)
+        encoded = (distance, path, ptr, edge_ptr)
+        reference.check_encoding(*encoded, length, edges - empty, hops, token)
+        raise ValueError("structural_bias: the encoding is that of other graphs")
     return tables[2] if grad_out is None else tables[:2]
 
 

@@ -240,7 +240,7 @@ def structural_bias(table: Tensor, products: Tensor, *encoding_and_options: Any)
     distance, path, ptr, edge_ptr, length, *options = encoding_and_options
     (edges, hops, heads), (max_distance, token, empty, padding) = products.shape, options
     if path.is_cpu and not torch.compiler.is_compiling():
-        check_encoding(path, ptr, edge_ptr, length, edges - empty, hops, token)
+        check_encoding(distance, path, ptr, edge_ptr, length, edges - empty, hops, token)
     # The graph of each pair, and the position of the pair in [B, length, length].
     sizes = ptr.diff()
     pair_ptr = _pair_ptr(sizes)
@@ -272,9 +272,21 @@ def structural_bias(table: Tensor, products: Tensor, *encoding_and_options: Any)
 
 
 def check_encoding(
-    path: Tensor, ptr: Tensor, edge_ptr: Tensor, length: int, edges: int, hops: int, token: bool
+    distance: Tensor,
+    path: Tensor,
+    ptr: Tensor,
+    edge_ptr: Tensor,
+    length: int,
+    edges: int,
+    hops: int,
+    token: bool,
 ) -> None:
     """Raise unless the pairs are those of the graphs, and every step of a path is an edge."""
+    if (wrong := first_true(distance < 0)) is not None:
+        value = int(distance[wrong])
+        raise IndexError(f"structural_bias: distance[{wrong}] = {value}, expected 0 or more")
+    if edge_ptr.numel() and (int(edge_ptr[0]) or bool((edge_ptr.diff() < 0).any())):
+        raise ValueError("structural_bias: edge_ptr must start at 0 and ascend")
     sizes = ptr.diff()
     expected = int(sizes.square().sum())
     if path.shape[0] != expected or (hops and int(edge_ptr[-1]) > edges) or bool((sizes < 0).any()):

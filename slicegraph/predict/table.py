@@ -14,7 +14,16 @@ from tqdm import tqdm
 
 from slicegraph.data.pool import ordered_map
 from slicegraph.data.smiles import MoleculeGraph
-from slicegraph.data.table import Chunk, Row, TableSource, cut, is_text, open_table, printable
+from slicegraph.data.table import (
+    NOT_TEXT,
+    Chunk,
+    Row,
+    TableSource,
+    cut,
+    is_text,
+    open_table,
+    printable,
+)
 from slicegraph.models import GraphSliceformerConfig
 from slicegraph.predict.distributed import ALONE, Rank, share
 from slicegraph.predict.predictor import MoleculePredictor, Predictions, read_graph
@@ -146,7 +155,7 @@ def compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read_rows(rows: Sequence[Row]) -> list[MoleculeGraph | str]:
-    bytes_found = "holds bytes that are not UTF-8, or NUL"
+    bytes_found = NOT_TEXT
     return [
         row.problem or (read_graph(row.text) if is_text(row.text) else bytes_found) for row in rows
     ]

@@ -66,7 +66,7 @@ TASKS = {
     "acsf1": SequenceTask(texts.write_series, "series"),
     "osuleaf": SequenceTask(texts.write_series, "series"),
 }
-"""The tasks that `slicegraph train --task` knows besides those of a table of molecules."""
+"""The tasks of `slicegraph train --task`, in addition to those of a table of molecules."""
 
 
 def load_task(

@@ -172,7 +172,7 @@ def evaluate(model: Any, args: argparse.Namespace) -> None:
     if model.config.num_classes != len(theirs) or (own and own != theirs):
         known = f" ({', '.join(own)})" if own else ""
         raise ValueError(
-            f"the model does not fit {dataset.name}: it knows {model.config.num_classes} classes"
+            f"the model does not fit {dataset.name}: it has {model.config.num_classes} classes"
             f"{known}, the data have {len(theirs)} ({', '.join(theirs)})"
         )
     parts = {**dataset.splits, "all": np.arange(len(dataset.store))}
@@ -247,7 +247,7 @@ def analysis_samples(models: Mapping[str, Any], args: argparse.Namespace) -> Any
     note = store.sequences.cut_note(chosen, most)
     if note and len(set(lengths.values())) > 1:
         shortest = min(lengths, key=lengths.__getitem__)
-        note += f"; it is that of {shortest}, the smaller of the two models'"
+        note += f"; this is the max_length of {shortest}, the smaller of the two"
     return Samples(
         lambda numbers: store.examples(chosen[numbers], most).inputs,
         store.sequences.sizes(chosen, most),
@@ -279,7 +279,7 @@ def _find_store(model: Any, args: argparse.Namespace) -> tuple[SequenceStore, st
 
 
 def check_twins(models: Mapping[str, Any]) -> None:
-    """Raises if one of two models, by their paths, is of molecules and the other of images, say."""
+    """Raises if two models take different kinds of input, such as molecules and images."""
     paths = list(models)
     path, twin = paths[0], paths[-1]
     if type(models[path]) is not type(models[twin]):

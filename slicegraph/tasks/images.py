@@ -52,10 +52,8 @@ _DAMAGE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error,
 
 def write_digits(request: Request, folder: Path) -> None:
     """1,797 digits of 8 x 8 pixels, from scikit-learn."""
-    try:
-        from sklearn.datasets import load_digits
-    except ModuleNotFoundError:
-        raise read.missing_package(request.task, "scikit-learn", "images") from None
+    from sklearn.datasets import load_digits
+
     found: Any = load_digits()
     pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
     _write_shuffled(folder, pixels, found.target, "scikit-learn")
@@ -113,7 +111,7 @@ def files(request: Request) -> list[Path]:
 
 
 def _read(path: Path, mode: str, size: int) -> np.ndarray:
-    """The pixels, colour by colour, in EXIF's orientation; the middle of an image not square."""
+    """Reads the pixels, channel by channel, in EXIF orientation; crops to the central square."""
     with Image.open(path) as image:
         ImageOps.exif_transpose(image, in_place=True)
         fitted = ImageOps.fit(shades(image, mode), (size, size))
@@ -124,8 +122,8 @@ def _read(path: Path, mode: str, size: int) -> np.ndarray:
 def shades(image: Image.Image, mode: str) -> Image.Image:
     """Converts an image to the mode L or RGB, with eight bits a shade.
 
-    Grey of 16 bits is divided by 257, where Pillow's `convert` would clip it at 255; the white of
-    other images of 32 bits is unknown, which is an error.
+    Grey of 16 bits is divided by 257, where Pillow's `convert` would clip it at 255; other images
+    of 32 bits raise an error, because their largest value is unknown.
     """
     # Pillow reads 16 bits of these two formats in the mode for 32 bits.
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
@@ -187,7 +185,9 @@ def _find_images(folder: Path) -> _Images:
         if len(rows) < 10:
             raise TaskError(f"{places[split]} has {len(rows)} pictures with a class, fewer than 10")
         if unknown := {name for _, name in rows} - set(number):
-            raise TaskError(f"{places[split]} has the class {min(unknown)!r}, which train has not")
+            raise TaskError(
+                f"{places[split]} has the class {min(unknown)!r}, which does not occur in train"
+            )
     known = {path for rows in found.values() for path, _ in rows}
     others = [
         path

@@ -65,6 +65,7 @@ class TrainingModule(pl.LightningModule):
 
     def setup(self, stage: str) -> None:
         if self._ready:
+            self.data.count_updates()
             return
         dataset, config = self.data.dataset, self.config
         labels = dataset.labels(dataset.splits["valid"])
@@ -139,8 +140,10 @@ class TrainingModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self._evaluate("valid", 0)
+        found: Any = self.evaluations["valid"]
+        if found.score is None:
+            raise ValueError(f"train: valid cannot be scored: {found.reason}")
         if self.trainer.loggers:
-            found: Any = self.evaluations["valid"]
             self.log("valid_loss", found.loss)
             self.log(f"valid_{self.data.dataset.task.metric}", found.score)
 
@@ -345,7 +348,7 @@ class Evaluation(NamedTuple):
 
 
 def score(dataset: Any, labels: np.ndarray, values: np.ndarray) -> float:
-    """The metric of a data set, by OGB's evaluator."""
+    """The metric of a data set, by its evaluator."""
     dataset.evaluator.reset()
     dataset.evaluator.update(y_true=labels, y_pred=values)
     return dataset.evaluator.compute()

@@ -67,10 +67,11 @@ class RunFolder:
             data = str(config.data or config.task).removeprefix(FILE_PREFIX)
             data = Path(data).name.split(".")[0]
             name = f"{time.strftime('%Y%m%d-%H%M%S')}-{data}-{config.preset}"
+            RUNS.mkdir(exist_ok=True)
             for number in count(1):
                 path = RUNS / (name if number == 1 else f"{name}-{number}")
                 with suppress(FileExistsError):
-                    path.mkdir(parents=True)
+                    path.mkdir()
                     break
         else:
             path = Path(config.out)

@@ -283,6 +283,6 @@ def test_samples_are_cut_to_the_shorter_of_two_models(tmp_path, capsys, shorter)
     assert main(["analyze", "mine", "--twin", "other", "--data", "store"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == (
         "note    3 of 4 sequences, the longest of 70, are longer than max_length = 30 and are cut "
-        f"after it; it is that of {shorter}, the smaller of the two models'"
+        f"after it; this is the max_length of {shorter}, the smaller of the two"
     )
     assert numbers(tmp_path / "mine" / "analysis")["facts"]["rows of a sample"] == "3 to 30"

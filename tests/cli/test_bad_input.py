@@ -147,7 +147,7 @@ def test_a_folder_that_may_not_be_written_to(failure, monkeypatch):
             [*TRAIN, "--data", "digits"],
             "'digits' is a task, not a data set of molecules; slicegraph ",
         ),
-        ([*TRAIN, "--data", "table.csv"], "'table.csv' is a file; say csv:table.csv"),
+        ([*TRAIN, "--data", "table.csv"], "'table.csv' is a file; use csv:table.csv"),
         ([*TRAIN, "--data", "csv:table.csv", "--target", "mass"], "no column 'mass'; its columns"),
         ([*OWN, "--split", "odd"], "split = 'odd', expected random, scaffold"),
         ([*OWN, "--fractions", "0,1,0"], "'gap' has no label in the training split"),

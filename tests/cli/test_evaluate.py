@@ -185,7 +185,7 @@ def test_more_classes_than_the_model_knows_are_refused(tmp_path, own, capsys):
     )
     words = ["--data", f"csv:{own}", "--root", str(tmp_path), "--split", "all"]
     assert main(["evaluate", str(folder), *words]) == 2
-    assert "it knows 2 classes, the data have 3" in capsys.readouterr().err
+    assert "it has 2 classes, the data have 3" in capsys.readouterr().err
 
 
 def test_a_table_is_not_replaced_unasked(model, tmp_path, capsys):

@@ -246,7 +246,7 @@ def test_options_that_do_not_fit_the_table_are_named(tmp_path, message, options)
         ("ogbg-ppa", {}, "no data set 'ogbg-ppa'; there are "),
         ("digits", {}, "'digits' is a task, not a data set of molecules; slicegraph train --task"),
         ("mini", {"split": "random", "seed": 1}, "takes no split, seed: these are for csv:PATH"),
-        (str(MINI / "mini.csv.gz"), {}, "is a file; say csv:"),
+        (str(MINI / "mini.csv.gz"), {}, "is a file; use csv:"),
     ],
 )
 def test_name_or_option_that_is_not_known_is_refused(tmp_path, name, options, message):

@@ -3,6 +3,7 @@
 import os
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,13 @@ def fail(number: int) -> int:
 def leave(number: int) -> int:
     if number == 3:
         os._exit(7)
+    return number
+
+
+def hang(folder: Path, number: int) -> int:
+    if number:
+        time.sleep(600)
+        (folder / "finished").touch()
     return number
 
 
@@ -89,3 +97,10 @@ def test_closing_ends_the_workers():
     results.close()
     with pytest.raises(ProcessLookupError):
         os.kill(worker, 0)
+
+
+def test_closing_does_not_wait_for_running_work(tmp_path):
+    results = ordered_map(partial(hang, tmp_path), range(10), 2)
+    assert next(results) == 0
+    results.close()  # the test would hang here
+    assert not (tmp_path / "finished").exists()

@@ -173,3 +173,10 @@ def test_missing_edge_features_are_an_error(kind):
     branch, x, edges = case(kind)
     with pytest.raises(ValueError, match="edge_attr is missing, expected edge features"):
         branch(x, Edges(edges.index, None))
+
+
+def test_float_edge_features_work_under_autocast():
+    branch = LocalBranch(8, edge_dim=3)
+    edges = Edges(torch.tensor([[0, 1], [1, 0]]), torch.randn(2, 3))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert branch(torch.randn(2, 8), edges).isfinite().all()

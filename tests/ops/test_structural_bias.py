@@ -188,3 +188,27 @@ def test_the_kernel_is_used_where_it_is_built(monkeypatch):
 def test_compiles_as_one_graph():
     compiled = torch.compile(structural_bias, fullgraph=True, dynamic=True)
     torch.testing.assert_close(compiled(*case("both")), structural_bias(*case("both")))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int64])
+def test_a_negative_distance_is_named(backend, dtype):
+    ptr = torch.tensor([0, 2])
+    encoding = shortest_paths(torch.tensor([[0, 1], [1, 0]]), ptr)
+    distance = encoding.distance.to(dtype)
+    distance[1] = -1
+    table, products = torch.zeros(3, 1), torch.zeros(2, 1, 1)
+    with pytest.raises(IndexError, match=r"distance\[1\] = -1, expected 0 or more"):
+        paths.structural_bias(
+            table, products, encoding._replace(distance=distance), ptr, length=2, max_distance=1
+        )
+
+
+@pytest.mark.parametrize("edge_ptr", [[1, 2], [0, -1]])
+def test_an_edge_ptr_that_does_not_start_at_0_or_descends_is_refused(backend, edge_ptr):
+    ptr = torch.tensor([0, 2])
+    encoding = shortest_paths(torch.tensor([[0, 1], [1, 0]]), ptr)
+    wrong = encoding._replace(edge_ptr=torch.tensor(edge_ptr))
+    with pytest.raises(ValueError, match="edge_ptr must start at 0 and ascend"):
+        paths.structural_bias(
+            torch.zeros(3, 1), torch.zeros(2, 1, 1), wrong, ptr, length=2, max_distance=1
+        )

@@ -113,7 +113,7 @@ def test_data_with_other_classes_are_refused_with_the_names_of_both(finished, tm
     arguments = ["evaluate", str(finished.folder), "--root", str(tmp_path)]
     assert main([*arguments, "--data", str(tmp_path / "other")]) == 2
     said = capsys.readouterr().err
-    assert "it knows 2 classes (lying, upright), the data have 2 (flat, upright)" in said
+    assert "it has 2 classes (lying, upright), the data have 2 (flat, upright)" in said
 
 
 @pytest.mark.parametrize("name", ["images", "mini"])

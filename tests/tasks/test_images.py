@@ -297,7 +297,7 @@ REMEDY = ".*expected train, with .* rename them"
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (unknown_class, "val has the class 'Dark', which train has not"),
+        (unknown_class, "val has the class 'Dark', which does not occur in train"),
         (no_class, "val has 0 pictures with a class"),
         (one_class, "pictures has pictures of 1 classes; --data is a folder"),
         (partial(write_unlabelled, count=20), r"of 0 classes; .*names such as cat\.0\.jpg"),
@@ -306,7 +306,10 @@ REMEDY = ".*expected train, with .* rename them"
         (splits("train", "val", "valid"), f"has the subfolders train, val, valid, {REMEDY}"),
         (splits("validation"), f"has the subfolders validation, {REMEDY}"),
         (annotated("val_9.JPEG n01"), r"annotations\.txt line 13: 'val_9.JPEG n01' names no file"),
-        (annotated("val_9.JPEG\tn03\t0\t0\t9\t9"), "the class 'n03', which train has not"),
+        (
+            annotated("val_9.JPEG\tn03\t0\t0\t9\t9"),
+            "the class 'n03', which does not occur in train",
+        ),
     ],
 )
 def test_folders_whose_classes_or_splits_are_unclear_are_named(tmp_path, write, message):

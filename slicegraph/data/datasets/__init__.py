@@ -227,7 +227,7 @@ def _find_source(name: str, root: str | Path, options: dict[str, Any]) -> Source
         return CsvSource(name, root, **options)
     if name not in DATASETS:
         if Path(name).is_file():
-            raise ValueError(f"{name!r} is a file; say {PREFIX}{name}")
+            raise ValueError(f"{name!r} is a file; use {PREFIX}{name}")
         if name in TASK_PRESETS:
             remedy = f"slicegraph train --task {name}"
             raise ValueError(f"{name!r} is a task, not a data set of molecules; {remedy}")
