@@ -235,7 +235,7 @@ def _sets(x: Tensor, lengths: OptTensor, ptr: OptTensor) -> tuple[Tensor, tuple[
     shape = x.shape
     if ptr is not None:
         layout = 3 if ptr.dtype == torch.int32 else 4
-        return ptr.contiguous(), (layout, ptr.shape[0] - 1, shape[0], 0, shape[1], threads)
+        return ptr.contiguous(), (layout, ptr.numel() - 1, shape[0], 0, shape[1], threads)
     if lengths is None and len(shape) == 3:
         return _NONE, (0, shape[0], shape[1], 0, shape[2], threads)
     *batch, rows, channels = shape

