@@ -55,7 +55,7 @@ class SliceSortBlock(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv = SliceSortConv(CHANNELS, HEADS, max_distance=15, align="pivot")
+        self.conv = SliceSortConv(CHANNELS, heads=HEADS, max_distance=15)
         self.conv_norm, self.mlp_norm = torch.nn.LayerNorm(CHANNELS), torch.nn.LayerNorm(CHANNELS)
         self.mlp = perceptron()
 

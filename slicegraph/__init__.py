@@ -3,14 +3,38 @@
 from importlib import import_module
 from typing import Any
 
+__all__ = ["__version__", "load", "train"]
 __version__ = "0.1.0"
+
+_SUBMODULES = (
+    "analysis",
+    "data",
+    "graphgym",
+    "metrics",
+    "models",
+    "nn",
+    "ops",
+    "predict",
+    "report",
+    "tasks",
+    "testing",
+    "transforms",
+    "vocabulary",
+)
 
 
 def __getattr__(name: str) -> Any:
-    """Import `slicegraph.load` when it is first used: `import slicegraph` does not import torch."""
+    """Import `slicegraph.load` or a submodule when it is first used: `import slicegraph` alone
+    does not import torch."""
     if name == "load":
         return import_module("slicegraph.predict").load_predictor
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_SUBMODULES])
 
 
 class _Train:

@@ -13,6 +13,7 @@ LINES = {
     "sort_a_set.py": "Same as sorted alone, without padding: True",
     "pyg_layer.py": "GPSConv, SliceSortConv",
     "compare_mixers.py": "mixer           formula",
+    "distance_bias.py": "the same after saving and loading: True",
     "point_cloud.py": "Same answers with the points in another order: True",
     "images.py": "The first reads [",
     "text.py": "it heeds ",
@@ -20,6 +21,7 @@ LINES = {
 }
 TOY_SIZES = {
     "compare_mixers.py": ["--epochs", "2"],
+    "distance_bias.py": ["--epochs", "2"],
     "pyg_layer.py": ["--epochs", "2"],
     "point_cloud.py": ["--clouds", "960", "--epochs", "2"],
     "images.py": ["--images", "100", "--epochs", "1"],

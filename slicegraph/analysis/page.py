@@ -14,7 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from slicegraph.analysis.measures import Findings, Smoothing, implicit_permutation
 from slicegraph.files import write_atomically
-from slicegraph.report.page import Page, Part, cell, write_page
+from slicegraph.report.data import Part
+from slicegraph.report.page import Page, cell, write_page
 from slicegraph.report.plots import FONT, Plot, Theme, label, legend, number
 
 _SPECTRUM = (

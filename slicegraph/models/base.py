@@ -78,8 +78,12 @@ class Model(Layer):
     preset: Callable[..., Any]
 
     def __init_subclass__(
-        cls, config: type[Config] | None = None, preset: Callable[..., Config] | None = None
+        cls,
+        config: type[Config] | None = None,
+        preset: Callable[..., Config] | None = None,
+        **options: Any,
     ) -> None:
+        super().__init_subclass__(**options)  # a PyTorchModelHubMixin has options of its own
         if config is not None and preset is not None:
             MODELS[cls.__name__], cls.preset = (cls, config), staticmethod(preset)
 
@@ -87,7 +91,8 @@ class Model(Layer):
     def from_preset(cls: type[ModelType], name: str, *options: str, **overrides: Any) -> ModelType:
         """Makes a new model from a preset, with the arguments of :func:`slicegraph.models.preset`,
         :func:`~slicegraph.models.sequence_preset` or :func:`~slicegraph.models.vision_preset`."""
-        return cls(cls.preset(name, *options, **overrides))
+        make: Callable[..., ModelType] = cls
+        return make(cls.preset(name, *options, **overrides))
 
     def save(self, folder: str | Path) -> None:
         """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`.
@@ -127,7 +132,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", choose: Choice | 
     """
     place = find_model(path)
     config, weights = read_checkpoint(place) if place.is_file() else (read_config(place), None)
-    if (name := config.pop("model", None)) not in MODELS:
+    if (name := config.pop("model", None) or _model_of(config)) not in MODELS:
         where = place if place.is_file() else place / CONFIG_FILE
         raise ValueError(f"load: {where} is of model {name!r}, expected {', '.join(MODELS)}")
     saved_class, config_class = MODELS[name]
@@ -146,6 +151,14 @@ def load(path: str | Path, device: str | torch.device = "cpu", choose: Choice | 
     except RuntimeError as error:
         raise ValueError(f"load: {place} does not fit its configuration: {error}") from None
     return model.eval()
+
+
+def _model_of(config: dict[str, Any]) -> str | None:
+    """Returns the model whose configuration has these fields; Hub mixins save no name."""
+    for name, (_, kind) in MODELS.items():
+        if config.keys() and config.keys() <= {field.name for field in dataclasses.fields(kind)}:
+            return name
+    return None
 
 
 def find_model(path: str | Path) -> Path:
@@ -176,6 +189,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
         config = json.loads((place / CONFIG_FILE).read_text())
         if not isinstance(config, dict):
             raise ValueError(f"a {type(config).__name__}, expected an object")
+        config.pop("training", None)  # what a run adds for people
     except ValueError as error:
         raise ValueError(f"load: {place / CONFIG_FILE} is damaged ({error})") from None
     return config

@@ -15,12 +15,12 @@ from torch_geometric.utils import degree
 from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
-from slicegraph.nn.bias import PairBias, StructuralBias, find_paths
+from slicegraph.nn.bias import PairBias, StructuralBias
 from slicegraph.nn.block import EncoderBlock, encode
-from slicegraph.nn.embedding import GraphEmbedding
+from slicegraph.nn.embedding import FeatureTable, GraphEmbedding
 from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
-from slicegraph.nn.packed import token_ptr
+from slicegraph.nn.packed import batch_to_ptr, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
 from slicegraph.ops.dropout import dropout
 from slicegraph.ops.layout import set_of_row
@@ -28,6 +28,12 @@ from slicegraph.ops.paths import ShortestPaths
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 TASKS = ("regression", "binary", "multiclass")
+LEVELS = ("graph", "node")
+ENCODINGS = {  # the attribute of a graph, which is also a field, and PyG's transform that writes it
+    "laplacian_eigenvector_pe": "AddLaplacianEigenvectorPE(k={})",
+    "random_walk_pe": "AddRandomWalkPE(walk_length={})",
+}
+_OGB: Any = "ogb"  # OGB's categories, unless there are float features
 
 
 @dataclass(frozen=True)
@@ -39,16 +45,22 @@ class GraphSliceformerConfig(Config):
         mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`.
         local: ``"gine"`` adds messages along the edges to every mixer, see
             :class:`~slicegraph.nn.LocalBranch`; ``"none"`` does not.
-        node_vocabulary: the number of categories of each node feature; none for float features.
-        node_dim: the number of float node features; then there is no ``node_vocabulary``.
+        node_vocabulary: the number of categories of each node feature, ``"ogb"`` for OGB's; none
+            for float features.
+        node_dim: the number of float node features. Then ``"ogb"`` means none, for edges too.
         edge_vocabulary, edge_dim: the same for edges; with neither, edge features are not read.
+        laplacian_eigenvector_pe, random_walk_pe: how many numbers per node the attribute of this
+            name has, which PyG's transforms ``AddLaplacianEigenvectorPE`` and ``AddRandomWalkPE``
+            write; projected and added to the nodes. 0 does not read it.
         max_distance, max_hops, max_degree: longer distances, later edges of a path and larger
             degrees are not distinguished.
         readout: ``"token"`` gives every graph a token and reads it; ``"mean"``, ``"sum"`` and
             ``"quantiles"`` read the nodes, and there is no token.
         quantiles: how many quantiles of each channel are read, by this readout and by the mixer
             ``"quantile_attn"``.
-        num_targets: how many numbers are predicted for a graph.
+        task_level: ``"graph"`` predicts for each graph; ``"node"`` for each node, without a
+            readout (``readout="token"`` still gives every graph a token).
+        num_targets: how many numbers are predicted for a graph, or a node.
         task: ``"regression"``; ``"binary"``, a logit for each target; ``"multiclass"``,
             ``num_classes`` logits for each target.
         num_classes: the number of classes of a ``"multiclass"`` target.
@@ -57,6 +69,10 @@ class GraphSliceformerConfig(Config):
         recompute: what the backward pass recomputes to save memory, see
             :class:`~slicegraph.nn.EncoderBlock`.
         target_names, unit: the names and the unit of the targets; for display only.
+        class_names: the names of the classes of a ``"binary"`` or ``"multiclass"`` target; for
+            display only.
+        standardize: the steps by which molecules were standardised before training, see
+            ``slicegraph.data.molecules``; a predictor takes them too.
         target_mean, target_std: mean and standard deviation of each target of a regression. The
             head predicts standardised targets; the model returns them in their unit.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
@@ -77,15 +93,18 @@ class GraphSliceformerConfig(Config):
     order: str = "ascending"
     align: str = "rows"
     local: str = "none"
-    node_vocabulary: tuple[int, ...] | None = OGB_ATOMS
+    node_vocabulary: tuple[int, ...] | None = _OGB
     node_dim: int | None = None
-    edge_vocabulary: tuple[int, ...] | None = OGB_BONDS
+    edge_vocabulary: tuple[int, ...] | None = _OGB
     edge_dim: int | None = None
+    laplacian_eigenvector_pe: int = 0
+    random_walk_pe: int = 0
     max_distance: int = 254
     max_hops: int = 5
     max_degree: int = 63
     readout: str = "token"
     quantiles: int = 5
+    task_level: str = "graph"
     num_targets: int = 1
     task: str = "regression"
     num_classes: int = 2
@@ -95,6 +114,8 @@ class GraphSliceformerConfig(Config):
     recompute: str = "none"
     target_names: tuple[str, ...] = ()
     unit: str = ""
+    class_names: tuple[str, ...] = ()
+    standardize: tuple[str, ...] = ()
     target_mean: tuple[float, ...] | None = None
     target_std: tuple[float, ...] | None = None
     padding_row: bool = False
@@ -107,16 +128,34 @@ class GraphSliceformerConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        floats = self.node_dim is not None
+        for name, sizes, others in (
+            ("node_vocabulary", OGB_ATOMS, floats),
+            ("edge_vocabulary", OGB_BONDS, floats or self.edge_dim is not None),
+        ):
+            if isinstance(value := getattr(self, name), str):
+                if value != _OGB:
+                    raise self._error(name, f", expected {_OGB!r} or numbers of categories")
+                object.__setattr__(self, name, None if others else sizes)
+        for name in ENCODINGS:
+            if getattr(self, name) < 0:
+                raise self._error(name, " is negative")
         self._check_at_least_one(
             "num_layers", "channels", "ffn_channels", "heads", "num_targets", "quantiles"
         )
-        self._check_one_of(task=TASKS, local=LOCALS, mixer=MIXERS, readout=READOUTS)
+        self._check_one_of(
+            task=TASKS, task_level=LEVELS, local=LOCALS, mixer=MIXERS, readout=READOUTS
+        )
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
         for name, values in self.pick("target_names", "target_mean", "target_std").items():
             if values and len(values) != self.num_targets:
                 counts = f"{len(values)} values for {self.num_targets} targets"
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
+        classes = self.num_classes if self.task == "multiclass" else 2
+        if self.class_names and len(self.class_names) != classes:
+            counts = f"{len(self.class_names)} class_names for {classes} classes"
+            raise ValueError(f"GraphSliceformerConfig: {counts}")
         if (self.target_mean is None) != (self.target_std is None):
             raise self._error("target_std", ", expected together with target_mean")
         if self.target_std is not None and self.task != "regression":
@@ -157,6 +196,29 @@ class GraphBatch(NamedTuple):
     out_degree: Tensor
 
 
+def make_batch(
+    x: Tensor,
+    edge_index: Tensor | None = None,
+    edge_attr: Tensor | None = None,
+    batch: Tensor | None = None,
+    **attributes: Any,
+) -> Data:
+    """Makes a graph, or a batch of graphs, of plain tensors; edges are grouped by graph."""
+    if batch is None:
+        return Data(x, edge_index, edge_attr, **attributes)
+    if batch.shape != x.shape[:1]:
+        raise ValueError(f"batch has shape {list(batch.shape)}, expected [{x.shape[0]}]")
+    if batch.numel():
+        batch_to_ptr(batch)  # raises if it is not sorted
+    if edge_index is not None:
+        order = torch.argsort(batch[edge_index[0]], stable=True)
+        edge_index = edge_index[:, order]
+        edge_attr = None if edge_attr is None else edge_attr[order]
+    graphs = int(batch[-1]) + 1 if batch.numel() else 0
+    ptr = torch.searchsorted(batch, torch.arange(graphs + 1, device=x.device, dtype=batch.dtype))
+    return Data(x, edge_index, edge_attr, batch=batch, ptr=ptr, **attributes)
+
+
 def read_batch(data: Data) -> GraphBatch:
     """Reads the tensors of a ``Batch``, or of a single graph; raises if it is empty."""
     if data.x is None:
@@ -190,15 +252,18 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). Softmax(S+E) is computed once and shared by
     all of them. A prediction does not depend on the other graphs of the batch.
 
+    A bias of your own for each pair of nodes, such as one of 3D distances, is a subclass that
+    overrides :meth:`pair_values`; see ``examples/distance_bias.py``.
+
     Args:
         config: the configuration.
 
     Shapes:
         - **batch**: a PyG ``Batch`` (or one graph) with ``x``, ``edge_index`` and ``edge_attr``,
           that went through :class:`~slicegraph.transforms.StructuralEncoding`; what it would have
-          written is computed if it is missing.
+          written is computed if it is missing. Or the plain tensors, see :meth:`forward`.
         - **output**: ``[B, num_targets]``, or ``[B, num_targets, num_classes]`` logits for the task
-          ``"multiclass"``.
+          ``"multiclass"``; a row for each node with ``task_level="node"``.
 
     Example:
         >>> model = GraphSliceformer.from_preset("mini")
@@ -218,6 +283,10 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.embedding = GraphEmbedding(
             c.channels, token=c.token, in_degree_twice=c.in_degree_twice, **tables
         )
+        sizes = {name: size for name, size in c.pick(*ENCODINGS).items() if size}
+        self.encodings = torch.nn.ModuleDict(
+            {name: torch.nn.Linear(size, c.channels) for name, size in sizes.items()}
+        )
         self.embedding_norm = torch.nn.LayerNorm(c.channels) if c.embedding_norm else None
         self.blocks = torch.nn.ModuleList(map(self._block, range(1, c.num_layers + 1)))
         self.structural_bias = None
@@ -234,7 +303,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.final_norm = torch.nn.LayerNorm(c.channels)
         self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
-        self.head = torch.nn.Linear(self.readout.out_channels, outputs)
+        width = self.readout.out_channels if c.task_level == "graph" else c.channels
+        self.head = torch.nn.Linear(width, outputs)
         self.reset_parameters()
 
     def _block(self, layer: int) -> EncoderBlock:
@@ -315,12 +385,48 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
                 torch.nn.init.normal_(module.weight, std=deviation)
                 if module.bias is not None:
                     torch.nn.init.zeros_(module.bias)
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Computes the mean and the standard deviation of the targets from the configuration."""
         for name, values in self.config.pick("target_mean", "target_std").items():
             buffer = None if values is None else self.head.weight.new_tensor(values)
             self.register_buffer(name, buffer, persistent=False)
 
-    def forward(self, batch: Data) -> Tensor:
-        return self.rescale(self.score(batch))
+    def forward(
+        self,
+        x: Data | Tensor,
+        edge_index: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        **attributes: Tensor,
+    ) -> Tensor:
+        """Predicts the targets, in their unit.
+
+        Args:
+            x: a PyG ``Batch`` or graph, and nothing else; or the node features ``[N, F]``. Models
+                of categories also take these as floats, see :meth:`one_hot`.
+            edge_index: ``[2, E]``, the edges.
+            edge_attr: ``[E, F]``, the edge features.
+            batch: ``[N]``, ascending: the graph of each node; one graph if None.
+            **attributes: further attributes of a batch, such as ``random_walk_pe`` ``[N, k]``.
+        """
+        if isinstance(x, Tensor):
+            x = make_batch(x, edge_index, edge_attr, batch, **attributes)
+        return self.rescale(self.score(x))
+
+    def one_hot(self, x: Tensor) -> Tensor:
+        """Converts categories ``[N, F]`` to floats ``[N, sum(node_vocabulary)]``, for gradients.
+
+        The model gives the same output for both. Masks and gradients, such as those of PyG's
+        ``Explainer``, need the floats. Float features are returned as they are.
+
+        Example:
+            >>> explainer = Explainer(model, GNNExplainer(), ...)
+            >>> explainer(model.one_hot(data.x), data.edge_index, edge_attr=data.edge_attr)
+        """
+        nodes = self.embedding.nodes
+        return nodes.one_hot(x) if isinstance(nodes, FeatureTable) else x
 
     def rescale(self, scores: Tensor) -> Tensor:
         """Converts the output of :meth:`score` to the unit of the targets."""
@@ -335,10 +441,11 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
 
     def embed(self, batch: Data) -> Tensor:
-        """Computes the vector of each graph that the head reads: ``[B, out_channels]``."""
+        """Computes the vector of each graph, or node, that the head reads."""
         graphs = read_batch(batch)
         pairs = self.pair_bias(batch, graphs)
-        x = self.embedding(graphs.features, graphs.in_degree, graphs.out_degree, graphs.ptr)
+        degrees = (graphs.in_degree, graphs.out_degree)
+        x = self.embedding(graphs.features, *degrees, graphs.ptr, self._encode(batch))
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         if self.training:
@@ -347,12 +454,46 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         if token:  # a row in front of the nodes of each graph
             index = index + set_of_row(ptr, graphs.features.shape[0])[index] + 1
             ptr = token_ptr(ptr)
-        edges = Edges(index, graphs.edge_attr)
-        x = encode(self.blocks, x, ptr, pairs, edges=edges, first_rows=token)
+        edges, of_nodes = Edges(index, graphs.edge_attr), self.config.task_level == "node"
+        x = encode(self.blocks, x, ptr, pairs, edges=edges, first_rows=token and not of_nodes)
+        if of_nodes and token:
+            nodes = torch.arange(graphs.features.shape[0], device=x.device)
+            x = gather_rows(x, nodes + set_of_row(graphs.ptr, len(nodes)) + 1)
         if self.final_transform is not None:
             x = functional.gelu(self.final_transform(x))
         x = self.final_norm(x)
-        return x if token else self.readout(x, ptr)
+        return x if token or of_nodes else self.readout(x, ptr)
+
+    def _encode(self, batch: Data) -> Tensor | None:
+        """Projects the positional encodings of the nodes."""
+        total = None
+        for name, linear in self.encodings.items():
+            size = linear.in_features
+            if name not in batch or batch[name].shape != (batch.x.shape[0], size):
+                shape = f"of shape {list(batch[name].shape)}" if name in batch else "missing"
+                remedy = f"torch_geometric.transforms.{ENCODINGS[name].format(size)} writes it"
+                expected = f"expected [{batch.x.shape[0]}, {size}]; {remedy}"
+                raise ValueError(f"GraphSliceformer: {name} is {shape}, {expected}")
+            added = linear(batch[name].to(linear.weight.dtype))
+            total = added if total is None else total + added
+        return total
+
+    def pair_values(self, batch: Data, ptr: Tensor) -> Tensor | None:
+        """Returns a bias of your own for each pair of nodes, which is added to S + E.
+
+        Override it in a subclass; this one returns None. A subclass is saved as a
+        ``GraphSliceformer`` with further weights, and
+        ``slicegraph.models.load(folder, choose=lambda _: Subclass)`` loads it.
+
+        Args:
+            batch: the batch that the model was called with, as a PyG ``Data``.
+            ptr: ``[B + 1]``, the nodes of each graph.
+
+        Returns:
+            ``[P, heads]`` for all pairs of nodes of a graph, in the order of
+            :func:`slicegraph.nn.all_pairs`.
+        """
+        return None
 
     def pair_bias(self, batch: Data, graphs: GraphBatch | None = None) -> PairBias | None:
         """Computes S + E of a batch; None if the mixer does not use it."""
@@ -366,7 +507,11 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             pair_ptr = functional.pad(ptr.diff().square().cumsum(0), (1, 0))
             encoding = ShortestPaths(batch.pair_distance, batch.pair_path, pair_ptr, edge_ptr)
         else:
-            encoding = find_paths(edge_index, ptr, c.max_distance, c.max_hops)
+            encoding = self.structural_bias.find_paths(edge_index, ptr)
         return self.structural_bias(
-            encoding, ptr, graphs.edge_attr, softmax=MIXERS[c.mixer].needs_softmax
+            encoding,
+            ptr,
+            graphs.edge_attr,
+            softmax=MIXERS[c.mixer].needs_softmax,
+            values=self.pair_values(batch, ptr),
         )

@@ -40,7 +40,7 @@ PRESETS: dict[str, Fields] = {
 """The size and the mixer of each graph model: ours, the paper's, and Graphormer."""
 
 VOCABULARIES: dict[str, Fields] = {
-    "ogb": {"node_vocabulary": OGB_ATOMS, "edge_vocabulary": OGB_BONDS},
+    "ogb": {"node_vocabulary": "ogb", "edge_vocabulary": "ogb"},
     "graphormer": {
         "node_vocabulary": (512,) * len(OGB_ATOMS),
         "edge_vocabulary": (512,) * len(OGB_BONDS),

@@ -14,7 +14,7 @@ from slicegraph.nn.bias import SetAttention
 from slicegraph.nn.block import EncoderBlock, encode
 from slicegraph.nn.embedding import SequenceEmbedding
 from slicegraph.nn.mixer import SEQUENCE_MIXERS, SequenceMixer
-from slicegraph.nn.packed import PaddedSets, gather_rows, token_ptr
+from slicegraph.nn.packed import PaddedSets, pack, token_ptr
 from slicegraph.nn.readout import SEQUENCE_READOUTS, SequenceReadout
 from slicegraph.nn.slice_sort import check_mask
 from slicegraph.ops.dropout import dropout
@@ -119,16 +119,6 @@ def sequence_preset(name: str, mixer: str = "sort", **overrides: Any) -> Sequenc
     return SequenceSliceformerConfig.from_dict(fields | {"mixer": mixer} | overrides)
 
 
-def pack(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Packs the elements of ``x`` ``[B, N, ...]`` where ``mask`` ``[B, N]`` is true, with a ptr."""
-    elements = x.flatten(0, 1)
-    if mask is None:
-        return elements, x.shape[1] * torch.arange(x.shape[0] + 1, device=x.device)
-    places = mask.flatten().nonzero().squeeze(1)
-    ptr = torch.cat([places.new_zeros(1), mask.sum(1).cumsum(0)])
-    return gather_rows(elements, places) if x.is_floating_point() else elements[places], ptr
-
-
 class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequence_preset):
     r"""The sequence model of the `Sliceformer: Make Multi-head Attention as Simple as Sorting in
     Discriminative Tasks <https://arxiv.org/abs/2310.17683>`_ paper; with ``mixer="qkv"``, the
@@ -179,6 +169,12 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
         self.head = torch.nn.Linear(width if inner is None else inner, c.num_classes)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Computes the logits.
+
+        Args:
+            x: ``[B, N]`` tokens or ``[B, N, in_channels]``; pairs have a dimension of 2 after B.
+            mask: ``[B, N]`` bool, true at the real elements; all are if None.
+        """
         vectors = self.embed(x, mask)
         if self.config.towers == 2:
             a, b = vectors.unbind(1)
@@ -296,6 +292,11 @@ class VisionSliceformer(Model, config=VisionSliceformerConfig, preset=vision_pre
         self.patches = SequenceSliceformer(SequenceSliceformerConfig(vocabulary=None, **options))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Computes the logits.
+
+        Args:
+            x: ``[B, image_channels, image_size, image_size]``.
+        """
         return self.patches(self.cut(x))
 
     def score(self, batch: Any) -> Tensor:

@@ -1,12 +1,14 @@
 """Layers that sort: for sequences and sets, feature maps, graphs, and readouts."""
 
+from slicegraph.nn.attention import MultiheadSliceSort, SetMixer, SliceSortAttention, TokenSliceSort
 from slicegraph.nn.bias import PairBias, SetAttention, StructuralBias
 from slicegraph.nn.block import EncoderBlock
-from slicegraph.nn.conv import SliceSortConv
+from slicegraph.nn.conv import GPSLayer, SliceSortConv
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, SequenceEmbedding
 from slicegraph.nn.local import Edges, LocalBranch
 from slicegraph.nn.mixer import Mixer, QuantileContext, SequenceMixer
 from slicegraph.nn.order import Order
+from slicegraph.nn.packed import all_pairs
 from slicegraph.nn.readout import GraphReadout, SequenceReadout, SliceSortAggregation
 from slicegraph.nn.slice_sort import SliceSort, SliceSort2d
 
@@ -14,10 +16,12 @@ __all__ = [
     "Edges",
     "EncoderBlock",
     "FeatureTable",
+    "GPSLayer",
     "GraphEmbedding",
     "GraphReadout",
     "LocalBranch",
     "Mixer",
+    "MultiheadSliceSort",
     "Order",
     "PairBias",
     "QuantileContext",
@@ -25,9 +29,13 @@ __all__ = [
     "SequenceMixer",
     "SequenceReadout",
     "SetAttention",
+    "SetMixer",
     "SliceSort",
     "SliceSort2d",
     "SliceSortAggregation",
+    "SliceSortAttention",
     "SliceSortConv",
     "StructuralBias",
+    "TokenSliceSort",
+    "all_pairs",
 ]

@@ -1,16 +1,19 @@
 """S + E: the structure of a graph as a bias for each pair of its nodes, per attention head."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from slicegraph.nn.embedding import FeatureTable
 from slicegraph.nn.layer import Layer
-from slicegraph.nn.packed import PaddedSets, token_ptr
+from slicegraph.nn.packed import PaddedSets, all_pairs, token_ptr
 from slicegraph.ops.dropout import dropout as drop
-from slicegraph.ops.operator import has_kernel
+from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.operator import has_kernel, is_transformed
 from slicegraph.ops.pairs import pair_attention, pair_mix_op
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
 
@@ -39,9 +42,11 @@ class PairBias:
 
     def attend(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
         """Computes attention within each set from ``qkv`` ``[T, 3 C]``, concatenated."""
-        bias = self.bias.to(qkv.dtype)
+        bias = self.bias
+        if bias.dtype != qkv.dtype:  # padding must stay finite: a row of -inf has no softmax
+            bias = bias.clamp(min=padding_value(qkv.dtype)).to(qkv.dtype)
         # Torch's attention is slower on a CPU with dropout: step by step, and with padding.
-        if has_kernel("pair_attention", qkv) or (dropout and qkv.is_cpu):
+        if has_kernel("pair_attention", qkv) or (dropout and qkv.is_cpu) or is_transformed():
             out, bias = pair_attention(qkv, bias, self.sets.ptr, dropout)
             # The next layer goes on from here, so that the gradients of all layers add up in place.
             self.bias = bias if bias.dtype == self.bias.dtype else self.bias
@@ -53,7 +58,9 @@ class PairBias:
             self.sets.pad(part).unflatten(-1, (self.bias.shape[1], -1)).transpose(1, 2)
             for part in qkv.chunk(3, 1)
         )
-        out = functional.scaled_dot_product_attention(q, k, v, mask, dropout)
+        # Of torch's kernels, only this one has all derivatives.
+        with sdpa_kernel(SDPBackend.MATH) if is_transformed() else nullcontext():
+            out = functional.scaled_dot_product_attention(q, k, v, mask, dropout)
         return self.sets.unpad(out.transpose(1, 2).flatten(2))
 
 
@@ -138,7 +145,6 @@ class StructuralBias(Layer):
         - **encoding**: from :func:`slicegraph.ops.paths.shortest_paths`, with at least
           ``max_hops`` hops and a ``max_distance`` of at least this one's.
         - **ptr**: ``[B + 1]``, the nodes of each graph; **edge_attr**: ``[E, F]``.
-        - **softmax**: whether to compute the softmax of the bias; ``"qkv"`` does not need it.
         - **output**: a :class:`~slicegraph.nn.PairBias` for sets of ``n`` rows, or ``n + 1`` with a
           token.
 
@@ -198,14 +204,38 @@ class StructuralBias(Layer):
             torch.nn.init.normal_(self.virtual_distance, std=0.02)
         super().reset_parameters()
 
+    def find_paths(self, edge_index: Tensor, ptr: Tensor) -> ShortestPaths:
+        """Computes the encoding of a batch on the CPU, and moves it to the device of ``ptr``.
+
+        Args:
+            edge_index: ``[2, E]``, grouped by graph as in a PyG ``Batch``.
+            ptr: ``[B + 1]``, the nodes of each graph.
+        """
+        hops = max(1, self.max_hops)  # the first hop tells whether there is a path
+        _check_memory(ptr, self.heads, self.distance.dtype, hops)
+        found = shortest_paths(edge_index.cpu(), ptr.cpu(), self.max_distance, hops)
+        return ShortestPaths(*(part.to(ptr.device) for part in found))
+
     def forward(
         self,
         encoding: ShortestPaths,
         ptr: Tensor,
         edge_attr: Tensor | None = None,
         softmax: bool = True,
+        values: Tensor | None = None,
     ) -> PairBias:
+        """Computes S + E of each graph.
+
+        Args:
+            encoding: the distances and paths of all pairs of nodes.
+            ptr: ``[B + 1]``, the nodes of each graph.
+            edge_attr: ``[E, F]``, the edge features.
+            softmax: whether to compute the softmax of the bias; ``"qkv"`` does not need it.
+            values: ``[P, heads]``, added to the pairs, which are in the order of
+                :func:`slicegraph.nn.all_pairs`.
+        """
         ptr, paths = ptr.long(), self.path_bias
+        _check_memory(ptr, self.heads, self.distance.dtype, copies=1 + softmax)
         pairs, hops = int(ptr.diff().square().sum()), encoding.path.shape[1]
         found = [len(encoding.distance), len(encoding.path)]
         if found != [pairs, pairs]:
@@ -238,11 +268,48 @@ class StructuralBias(Layer):
             empty=paths is not None and self.empty_hops,
             padding=padding_value(table.dtype),
         )
+        if values is not None:
+            if values.shape != (pairs, self.heads):
+                shape, expected = list(values.shape), [pairs, self.heads]
+                raise ValueError(f"StructuralBias: values has shape {shape}, expected {expected}")
+            row, column = all_pairs(ptr)
+            graph = set_of_row(ptr, int(ptr[-1]))[row]
+            place = (graph, row - ptr[graph] + int(token), column - ptr[graph] + int(token))
+            dense = bias.new_zeros(sets.num_sets, sets.length, sets.length, self.heads)
+            bias = bias + dense.index_put(place, values.to(bias.dtype)).permute(0, 3, 1, 2)
         return PairBias(bias, sets, softmax)
 
 
-def find_paths(edge_index: Tensor, ptr: Tensor, max_distance: int, max_hops: int) -> ShortestPaths:
-    """Computes the encoding of a batch on the CPU, and moves it to the device of ``ptr``."""
-    hops = max(1, max_hops)  # the first hop tells whether there is a path
-    found = shortest_paths(edge_index.cpu(), ptr.cpu(), max_distance, hops)
-    return ShortestPaths(*(part.to(ptr.device) for part in found))
+def _check_memory(
+    ptr: Tensor, heads: int, dtype: torch.dtype, hops: int = 0, copies: int = 1
+) -> None:
+    """Raises if the pairs of the graphs need more memory than the device has.
+
+    That is memory for the first edges of every path if there are ``hops``, and for ``copies`` of
+    the bias.
+    """
+    if torch.compiler.is_compiling() or ptr.numel() < 2:
+        return
+    sizes = ptr.diff()
+    nodes, pairs, largest = torch.stack([sizes.sum(), sizes.square().sum(), sizes.max()]).tolist()
+    # Distances and paths of all pairs, then the bias, padded to the largest graph.
+    bias = heads * sizes.numel() * largest**2 * dtype.itemsize
+    needed = pairs * (1 + 2 * hops) * (hops > 0) + copies * bias
+    if needed < _SMALL or needed <= (free := _free_memory(ptr.device)):
+        return
+    raise MemoryError(
+        f"StructuralBias: {nodes:,} nodes (at most {largest:,} in a graph) have {pairs:,} pairs, "
+        f"which need at least {needed / 1e9:,.0f} GB; {free / 1e9:,.0f} GB are free on "
+        f'{ptr.device}. mixer="sort" needs no pairs; or take smaller graphs, or fewer in a batch'
+    )
+
+
+_SMALL = 1 << 28  # bytes that are not worth the time to look at the memory
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    import psutil  # which PyG needs, and which takes time to import
+
+    return psutil.virtual_memory().available + psutil.swap_memory().free

@@ -9,7 +9,7 @@ from torch.nn import functional
 from slicegraph.nn.bias import PairBias
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.local import Edges, LocalBranch
-from slicegraph.nn.mixer import Mixer, recomputed
+from slicegraph.nn.mixer import Mixer, linear_of, recomputed
 from slicegraph.nn.packed import gather_rows
 from slicegraph.ops.dropout import dropout
 
@@ -35,10 +35,10 @@ class EncoderBlock(Layer):
         ffn_channels: the inner size of the feed-forward part.
         dropout: the dropout probability of both branches.
         post_norm: whether the norms come after the sums.
-        recompute: what the backward pass recomputes instead of keeping it: ``"none"``; ``"mix"``,
-            norms, GELU, the sort and the pair products, which cost little; ``"all"``, the linear
-            layers too. With ``"sort_attn"`` a block keeps 8, 4 or 2 tensors of the size of its
-            input. The results are the same.
+        recompute: what the backward pass recomputes instead of keeping it, besides the outputs of
+            norms and GELU: ``"none"``; ``"mix"``, the sort and the pair products, which cost
+            little; ``"all"``, the linear layers too. With ``"sort_attn"`` a block keeps 5, 4 or 2
+            tensors of the size of its input. The results are the same.
         local: messages along edges, as in `"Recipe for a General, Powerful, Scalable Graph
             Transformer" <https://arxiv.org/abs/2205.12454>`_.
 
@@ -82,6 +82,15 @@ class EncoderBlock(Layer):
         rows: Tensor | None = None,
         edges: Edges | None = None,
     ) -> Tensor:
+        """Transforms the rows of each set.
+
+        Args:
+            x: ``[T, C]``, packed sets.
+            ptr: ``[B + 1]``, the rows of each set.
+            pairs: the bias of the pairs, which every mixer but ``"sort"`` needs.
+            rows: the rows of the output to compute, each at most once; all if None.
+            edges: the edges between the rows, which a local branch needs.
+        """
         if self.local is not None and edges is None:
             raise ValueError("EncoderBlock: a block with a local branch needs edges")
 
@@ -94,21 +103,19 @@ class EncoderBlock(Layer):
             mixed = self.mixer(x, ptr, pairs, rows=rows, recompute=recompute)
             return mixed + self.local(x, edges, rows)
 
-        mixed = self._run("all", mix, x, self.mixer.active_dropout > 0)
+        mixed = self._run(mix, x, self.mixer.active_dropout > 0)
         x = self._drop(mixed) + (x if rows is None else gather_rows(x, rows))
         x = self.mixer_norm(x) if self.post_norm else x
-        x = x + self._drop(self._run("all", self._ffn, x))
+        x = x + self._drop(self._run(self._ffn, x))
         return self.ffn_norm(x) if self.post_norm else x
 
     def _ffn(self, x: Tensor) -> Tensor:
-        x = self._run("mix", lambda x: self.ffn_in(x if self.post_norm else self.ffn_norm(x)), x)
-        return self._run("mix", lambda x: self.ffn_out(functional.gelu(x)), x)
+        x = self.ffn_in(x) if self.post_norm else linear_of(self.ffn_norm, x, self.ffn_in)
+        return linear_of(functional.gelu, x, self.ffn_out)
 
-    def _run(
-        self, mode: str, run: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False
-    ) -> Tensor:
-        """Calls a function, whose intermediate tensors one mode recomputes."""
-        return recomputed(run, x, is_random) if self.recompute == mode else run(x)
+    def _run(self, run: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False) -> Tensor:
+        """Calls a function, whose intermediate tensors the mode ``"all"`` recomputes."""
+        return recomputed(run, x, is_random) if self.recompute == "all" else run(x)
 
     def _drop(self, x: Tensor) -> Tensor:
         return dropout(x, self.dropout) if self.training else x

@@ -12,7 +12,7 @@ from slicegraph.nn.packed import prepend_tokens, token_ptr
 from slicegraph.ops.layout import set_of_row
 
 
-class FeatureTable(torch.nn.Module):
+class FeatureTable(Layer):
     r"""Embeds rows of categories, such as OGB's atoms and bonds.
 
     .. math:: y = \sum_f T_f[x_f]
@@ -25,7 +25,8 @@ class FeatureTable(torch.nn.Module):
             v1 do; it is initialised to zeros.
 
     Shapes:
-        - **features**: ``[T, F]``, integers; ``[T]`` if there is one feature.
+        - **features**: ``[T, F]``, integers; ``[T]`` if there is one feature; or floats
+          ``[T, sum(vocabulary)]``, a weight for each category, see :meth:`one_hot`.
         - **output**: ``[T, channels]``.
 
     Example:
@@ -56,6 +57,10 @@ class FeatureTable(torch.nn.Module):
         """Resets the table, with the standard deviation of Graphormer's."""
         torch.nn.init.normal_(self.weight, std=0.02)
         torch.nn.init.zeros_(self.weight[: int(self.padding_row)])
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Computes the first row of each feature."""
         offsets = torch.tensor([int(self.padding_row), *self.vocabulary[:-1]]).cumsum(0)
         self.register_buffer("offsets", offsets.to(self.weight.device), persistent=False)
 
@@ -79,7 +84,20 @@ class FeatureTable(torch.nn.Module):
                 )
         return features.long() + self.offsets
 
+    def one_hot(self, features: Tensor) -> Tensor:
+        """Converts categories ``[T, F]`` to floats ``[T, sum(vocabulary)]`` of the same meaning."""
+        rows = self.places(features) - int(self.padding_row)
+        return self.weight.new_zeros(len(rows), sum(self.vocabulary)).scatter_(1, rows, 1.0)
+
     def forward(self, features: Tensor) -> Tensor:
+        """Embeds each row.
+
+        Args:
+            features: ``[T, F]`` integers, or floats ``[T, sum(vocabulary)]``.
+        """
+        if features.is_floating_point() and features.shape[1:] == (sum(self.vocabulary),):
+            out = features.to(self.weight.dtype) @ self.weight[int(self.padding_row) :]
+            return out / len(self.vocabulary) if self.mode == "mean" else out
         return functional.embedding_bag(self.places(features), self.weight, mode=self.mode)
 
     def extra_repr(self) -> str:
@@ -150,11 +168,25 @@ class GraphEmbedding(Layer):
             torch.nn.init.normal_(self.token, std=0.02)
 
     def forward(
-        self, features: Tensor, in_degree: Tensor, out_degree: Tensor, ptr: Tensor
+        self,
+        features: Tensor,
+        in_degree: Tensor,
+        out_degree: Tensor,
+        ptr: Tensor,
+        added: Tensor | None = None,
     ) -> Tensor:
+        """Embeds each node, and puts a token in front of every graph if there is one.
+
+        Args:
+            features: ``[T, F]``, the node features.
+            in_degree, out_degree: ``[T]``.
+            ptr: ``[B + 1]``, the nodes of each graph.
+            added: ``[T, channels]``, added to the nodes.
+        """
         out_degree = in_degree if self.in_degree_twice else out_degree
         x = self.nodes(features) + self.in_degree(in_degree.clamp(max=self.max_degree))
         x = x + self.out_degree(out_degree.clamp(max=self.max_degree))
+        x = x if added is None else x + added
         return x if self.token is None else prepend_tokens(x, self.token, ptr.long())
 
 
@@ -206,15 +238,25 @@ class SequenceEmbedding(Layer):
     def reset_parameters(self) -> None:
         """Resets all learnable parameters; tokens are as large as the waves if there are any."""
         super().reset_parameters()
-        if self.positions == "sinusoidal":
-            if isinstance(self.elements, FeatureTable):
-                torch.nn.init.normal_(self.elements.weight)
-            waves = sinusoids(self.num_places, self.channels).to(self.elements.weight)
-            self.register_buffer("waves", waves, persistent=False)
+        if self.positions == "sinusoidal" and isinstance(self.elements, FeatureTable):
+            torch.nn.init.normal_(self.elements.weight)
         if self.token is not None:
             torch.nn.init.normal_(self.token, std=0.02)
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Computes the waves."""
+        if self.positions == "sinusoidal":
+            waves = sinusoids(self.num_places, self.channels).to(self.elements.weight)
+            self.register_buffer("waves", waves, persistent=False)
 
     def forward(self, elements: Tensor, ptr: Tensor) -> Tensor:
+        """Embeds each element, and puts a token in front of every sequence if there is one.
+
+        Args:
+            elements: ``[T]`` integers or ``[T, in_channels]``, packed sequences.
+            ptr: ``[B + 1]``, the elements of each sequence.
+        """
         if self.positions != "none" and ptr.is_cpu and not torch.compiler.is_compiling():
             lengths = ptr.diff()
             if lengths.numel() and int(longest := lengths.max()) > self.max_length:

@@ -69,6 +69,13 @@ class LocalBranch(Layer):
         super().reset_parameters()
 
     def forward(self, x: Tensor, edges: Edges, rows: Tensor | None = None) -> Tensor:
+        """Passes messages along the edges.
+
+        Args:
+            x: ``[T, channels]``, the rows.
+            edges: the edges between them.
+            rows: the rows of the output to compute, each at most once; all if None.
+        """
         index, attr = edges.index, edges.attr
         # For each edge, `codes` lists the rows of `table` that add up to its vector.
         if self.edge is None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
@@ -14,14 +15,36 @@ from slicegraph.nn.order import Order
 from slicegraph.nn.packed import gather_rows
 from slicegraph.nn.readout import SliceSortAggregation
 from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.operator import is_transformed, may_hook_saved
 
 
 def recomputed(function: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False) -> Tensor:
     """Returns ``function(x)``, and computes it again, by the same random numbers if ``is_random``,
     in the backward pass instead of keeping its tensors."""
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or is_transformed():
         return function(x)
     return checkpoint(function, x, use_reentrant=False, preserve_rng_state=is_random)
+
+
+def linear_of(
+    function: Callable[[Tensor], Tensor], x: Tensor, linear: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Returns ``linear(function(x))``, and calls the function again in the backward pass instead of
+    keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little."""
+    y = function(x)
+    if not y.requires_grad or not may_hook_saved(x):
+        return linear(y)
+    address = y.data_ptr()
+
+    def pack(kept: Tensor) -> Tensor | None:
+        return None if kept.data_ptr() == address else kept.detach()
+
+    def unpack(kept: Tensor | None) -> Tensor:
+        with torch.no_grad():
+            return function(x) if kept is None else kept
+
+    with saved_tensors_hooks(pack, unpack):
+        return linear(y)
 
 
 class QuantileContext(Layer):
@@ -54,6 +77,12 @@ class QuantileContext(Layer):
         torch.nn.init.normal_(self.weight, std=0.1)
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+        """Adds the weighted quantiles of each set to its rows.
+
+        Args:
+            x: ``[T, channels]``, packed sets.
+            ptr: ``[B + 1]``, the rows of each set.
+        """
         quantiles = self.read(x, ptr=ptr, dim=0).unflatten(1, self.weight.shape)
         context = (quantiles * self.weight.to(x.dtype)).sum(1)
         return x + context.index_select(0, set_of_row(ptr, x.shape[0]))
@@ -98,6 +127,13 @@ ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned t
 }
 
 
+def _linear(in_channels: int, out_channels: int, bias: bool) -> torch.nn.Linear:
+    """Makes a projection; an input size of -1 is read off the first input."""
+    if in_channels == -1:
+        return torch.nn.LazyLinear(out_channels, bias)
+    return torch.nn.Linear(in_channels, out_channels, bias)
+
+
 class Mixer(Layer):
     r"""Attention, or one of its replacements of the `Sliceformer
     <https://arxiv.org/abs/2310.17683>`_ paper, between a value and an output projection.
@@ -118,7 +154,7 @@ class Mixer(Layer):
     where :math:`\mathrm{Q}` is a :class:`~slicegraph.nn.QuantileContext`.
 
     Args:
-        channels: the size of each row.
+        channels: the size of each row; -1 to read it off the first input.
         heads: the number of heads, which divides ``hidden_channels``.
         mixer: the name of the formula, one of :obj:`MIXERS`.
         order: how Sort orders each channel, see :class:`~slicegraph.nn.Order`.
@@ -130,16 +166,17 @@ class Mixer(Layer):
         qkv_bias: whether the projections of queries, keys and values have one; ``bias`` if None.
         dropout: the probability with which a weight of the softmax is dropped in training.
         quantiles: how many quantiles of a sorted channel ``"quantile_attn"`` reads.
-        hidden_channels: the size of the projected rows, ``channels`` if None.
+        hidden_channels: the size of the projected rows, ``out_channels`` if None.
+        out_channels: the size of each row of the output, ``channels`` if None.
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets with **ptr** ``[B + 1]``.
         - **pairs**: a :class:`~slicegraph.nn.PairBias`, which every mixer but ``"sort"`` needs.
         - **norm**: a norm to apply to ``x`` first.
         - **rows**: the rows of the output to compute, each at most once; all if None.
-        - **recompute**: whether the backward pass recomputes the norm and :math:`M` instead of
-          keeping them; ``"qkv"`` always keeps :math:`M`.
-        - **output**: ``[T, channels]``, or ``[rows, channels]``.
+        - **recompute**: whether the backward pass recomputes :math:`M` instead of keeping it;
+          ``"qkv"`` always keeps it. The output of the norm is never kept.
+        - **output**: ``[T, out_channels]``, or ``[rows, out_channels]``.
 
     Example:
         >>> Mixer(16, mixer="sort")(torch.randn(5, 16), torch.tensor([0, 2, 5])).shape
@@ -163,11 +200,13 @@ class Mixer(Layer):
         dropout: float = 0.0,
         quantiles: int = 5,
         hidden_channels: int | None = None,
+        out_channels: int | None = None,
     ) -> None:
         super().__init__()
         self._check_choice("mixer", mixer, self.kinds)
         self._check_choice("align", align, ALIGNS)
-        hidden = hidden_channels or channels
+        out_channels = out_channels or channels
+        hidden = hidden_channels or out_channels
         if heads < 1 or hidden % heads:
             name = type(self).__name__
             size = "channels" if hidden_channels is None else "hidden_channels"
@@ -175,10 +214,10 @@ class Mixer(Layer):
         self.channels, self.hidden_channels, self.heads = channels, hidden, heads
         self.mixer, self.align, self.dropout = mixer, align, dropout
         kind, inner = self.kind, (channels, hidden, bias if qkv_bias is None else qkv_bias)
-        self.value_proj = torch.nn.Linear(*inner)
-        self.out_proj = torch.nn.Linear(hidden, channels, bias)
-        self.query_proj = torch.nn.Linear(*inner) if kind.needs_queries else None
-        self.key_proj = torch.nn.Linear(*inner) if kind.needs_queries else None
+        self.value_proj = _linear(*inner)
+        self.out_proj = torch.nn.Linear(hidden, out_channels, bias)
+        self.query_proj = _linear(*inner) if kind.needs_queries else None
+        self.key_proj = _linear(*inner) if kind.needs_queries else None
         self.context = QuantileContext(hidden, quantiles) if kind.needs_context else None
         self.order = Order(order, hidden, layer, num_layers) if kind.needs_order else None
 
@@ -206,11 +245,20 @@ class Mixer(Layer):
         rows: Tensor | None = None,
         recompute: bool = False,
     ) -> Tensor:
+        """Mixes the rows of each set.
+
+        Args:
+            x: ``[T, channels]``, packed sets.
+            ptr: ``[B + 1]``, the rows of each set.
+            pairs: the bias of the pairs, which every mixer but ``"sort"`` needs.
+            norm: a norm to apply to ``x`` first.
+            rows: the rows of the output to compute, each at most once; all if None.
+            recompute: whether the backward pass recomputes the norm and :math:`M`.
+        """
         if self.kind.needs_pairs and pairs is None:
             raise ValueError(f"Mixer: mixer = {self.mixer!r} needs pairs, the bias of the graph")
 
         def project(x: Tensor) -> Tensor:
-            x = x if norm is None else norm(x)
             if self.query_proj is None or self.key_proj is None:
                 return self.value_proj(x)
             layers = (self.query_proj, self.key_proj, self.value_proj)
@@ -222,12 +270,10 @@ class Mixer(Layer):
             mixed = self.kind.function(self, projected, ptr, pairs)
             return self.out_proj(mixed if rows is None else gather_rows(mixed, rows))
 
-        if not recompute:
-            return mix(project(x))
-        projected = project(x) if norm is None else recomputed(project, x)
-        if self.kind.needs_queries:
-            return mix(projected)
-        return recomputed(mix, projected, self.active_dropout > 0)
+        projected = project(x) if norm is None else linear_of(norm, x, project)
+        if recompute and not self.kind.needs_queries:
+            return recomputed(mix, projected, self.active_dropout > 0)
+        return mix(projected)
 
     def extra_repr(self) -> str:
         align = f", align={self.align}" if self.order is not None else ""

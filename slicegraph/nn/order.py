@@ -57,21 +57,33 @@ class Order(Layer):
         kind = ORDERS[order]
         self.exchanges, self.depends_on_layer = kind is None, callable(kind)
         if callable(kind):
-            directions = kind(channels, layer, num_layers)
-            self.register_buffer("descending", directions, persistent=False)
+            self.register_buffer("descending", kind(channels, layer, num_layers), persistent=False)
         else:
             self.descending = bool(kind)
 
     def reset_parameters(self) -> None:
-        """Fills in the directions again, which a module built on the meta device needs."""
+        """Computes the directions again."""
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Computes the direction of each channel."""
         function = ORDERS[self.name]
         if callable(function) and isinstance(self.descending, Tensor):
-            self.descending.copy_(function(self.channels, self.layer, self.num_layers))
+            with torch.device("cpu"):
+                directions = function(self.channels, self.layer, self.num_layers)
+            device = self.descending.device  # no weight tells where a module on meta will be
+            self.descending = directions.to("cpu" if device.type == "meta" else device)
 
     def forward(
         self, x: Tensor, lengths: Tensor | None = None, ptr: Tensor | None = None
     ) -> Tensor:
-        """Orders every set; ``lengths`` and ``ptr`` are as in ``column_sort``, and not checked."""
+        """Orders every set.
+
+        Args:
+            x: ``[..., N, C]`` dense sets, or ``[T, C]`` packed ones.
+            lengths, ptr: the sizes of the sets, as in :func:`slicegraph.ops.column_sort`; they are
+                not checked.
+        """
         if self.exchanges:
             return swap_maximum(x, lengths, ptr)[0]
         return sort_columns(x, lengths, ptr, self.descending, return_indices=False)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.operator import is_transformed
 
 # A private name of torch: the only check of values that neither waits for a GPU nor breaks a
 # compiled graph. Without it, an unsorted batch is not noticed there.
@@ -40,11 +41,13 @@ def batch_to_ptr(batch: Tensor) -> Tensor:
 
 def gather_rows(x: Tensor, index: Tensor) -> Tensor:
     """Returns ``x[index]`` for an ``index`` without duplicates."""
-    return _Gather.apply(x, index)
+    return x.index_select(0, index) if is_transformed() else _Gather.apply(x, index)
 
 
 def scatter_rows(rows: Tensor, index: Tensor, num_rows: int) -> Tensor:
     """Returns ``[num_rows, C]`` zeros with ``rows`` at ``index``, which has no duplicates."""
+    if is_transformed():
+        return rows.new_zeros(num_rows, rows.shape[1]).index_add(0, index, rows)
     return _Scatter.apply(rows, index, num_rows)
 
 
@@ -75,6 +78,30 @@ class _Scatter(torch.autograd.Function):
         return _Gather.apply(grad_out, *ctx.saved_tensors), None, None
 
 
+def all_pairs(ptr: Tensor) -> Tensor:
+    r"""Lists all pairs of rows of each set, in the order of ``pair_distance``.
+
+    Args:
+        ptr: ``[B + 1]``, the rows of each set.
+
+    Shapes:
+        output: ``[2, P]`` with :math:`P = \sum_b n_b^2`, the first and the second row of each pair,
+        set by set, row by row.
+
+    Example:
+        >>> all_pairs(torch.tensor([0, 2, 3]))
+        tensor([[0, 0, 1, 1, 2],
+                [0, 1, 0, 1, 2]])
+    """
+    ptr = ptr.long()
+    sizes = ptr.diff()
+    partners = torch.repeat_interleave(sizes, sizes)  # of each row, itself included
+    first = torch.repeat_interleave(torch.arange(len(partners), device=ptr.device), partners)
+    starts = torch.repeat_interleave(partners.cumsum(0) - partners, partners)
+    local = torch.arange(len(first), device=ptr.device) - starts
+    return torch.stack([first, ptr[set_of_row(ptr, len(partners))][first] + local])
+
+
 def token_ptr(ptr: Tensor) -> Tensor:
     """Returns the ``ptr`` of the sets with one more row each, a token in front."""
     return ptr + torch.arange(ptr.numel(), device=ptr.device)
@@ -86,6 +113,16 @@ def prepend_tokens(x: Tensor, token: Tensor, ptr: Tensor) -> Tensor:
     places = torch.arange(num_rows, device=x.device) + set_of_row(ptr, num_rows) + 1
     rows = torch.cat([x, token.expand(num_sets, -1).to(x.dtype)])
     return scatter_rows(rows, torch.cat([places, token_ptr(ptr)[:-1]]), num_rows + num_sets)
+
+
+def pack(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Packs the elements of ``x`` ``[B, N, ...]`` where ``mask`` ``[B, N]`` is true, with a ptr."""
+    elements = x.flatten(0, 1)
+    if mask is None:
+        return elements, x.shape[1] * torch.arange(x.shape[0] + 1, device=x.device)
+    places = mask.flatten().nonzero().squeeze(1)
+    ptr = torch.cat([places.new_zeros(1), mask.sum(1).cumsum(0)])
+    return gather_rows(elements, places) if x.is_floating_point() else elements[places], ptr
 
 
 class PaddedSets:

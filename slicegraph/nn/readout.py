@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn import aggr
 from torch_geometric.utils import segment
 
 from slicegraph.nn.layer import Layer
@@ -14,7 +14,7 @@ from slicegraph.nn.packed import PaddedSets, gather_rows
 from slicegraph.ops.sort import sort_columns
 
 
-class SliceSortAggregation(Aggregation):
+class SliceSortAggregation(aggr.MultiAggregation):
     r"""Sorts each channel within a set, as in the `Sliceformer
     <https://arxiv.org/abs/2310.17683>`_ paper, and reads it out at :math:`k` fixed quantiles.
 
@@ -28,13 +28,19 @@ class SliceSortAggregation(Aggregation):
 
     ``index`` need not be sorted, but elements that are grouped by set save a copy; so does ``ptr``.
 
+    Importing :mod:`slicegraph.nn` makes it known to PyG: ``aggr="slicesort"`` (with
+    ``aggr_kwargs={"k": 3}`` for more than the median) chooses it in any message passing layer. It
+    is the concatenation of ``k`` aggregations, a ``MultiAggregation`` for PyG, so that ``SAGEConv``
+    and ``GENConv`` count its channels. Layers that aggregate ``[E, heads, C]``, such as
+    ``PNAConv``, have room for ``k = 1``.
+
     Args:
         k: the number of quantiles.
 
     Shapes:
         - **x**: ``[*, T, C]``, with ``index`` ``[T]`` or ``ptr`` ``[num_sets + 1]``.
         - **output**: ``[*, num_sets, k * C]``, quantile by quantile: channel ``c`` of quantile
-          ``j`` is at ``j * C + c``. For another ``dim`` the quantiles join the dimension after it.
+          ``j`` is at ``j * C + c``.
 
     Example:
         >>> x = torch.tensor([[1.0, 10.0], [3.0, 30.0], [2.0, 20.0], [7.0, 70.0]])
@@ -43,11 +49,18 @@ class SliceSortAggregation(Aggregation):
                 [ 7., 70.,  7., 70.,  7., 70.]])
     """
 
-    def __init__(self, k: int) -> None:
-        super().__init__()
+    def __init__(self, k: int = 1) -> None:
+        aggr.Aggregation.__init__(self)  # it has no parts
         if k < 1:
             raise ValueError(f"SliceSortAggregation: k = {k} must be at least 1")
         self.k = k
+
+    def reset_parameters(self) -> None:
+        """Does nothing: there are no parameters."""
+
+    def get_out_channels(self, in_channels: int) -> int:
+        """Returns the channels of the output; -1, still unknown, for -1."""
+        return in_channels if in_channels == -1 else self.k * in_channels
 
     def forward(
         self,
@@ -57,7 +70,21 @@ class SliceSortAggregation(Aggregation):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
+        """Aggregates the elements of each set.
+
+        Args:
+            x: ``[*, T, C]``, the elements; at ``dim = -1``, ``[*, T]``.
+            index: ``[T]``, the set of each element; one set if there is no ``ptr`` either.
+            ptr: ``[num_sets + 1]``, the first element of each set, for elements grouped by set.
+            dim_size: the number of sets.
+            dim: the dimension of the elements. At -1 the quantiles become a dimension after it.
+        """
         dim = dim % x.dim()
+        if self.k > 1 and dim < x.dim() - 2:
+            raise ValueError(
+                f"SliceSortAggregation: k = {self.k} quantiles of x of shape {list(x.shape)} at "
+                f"dim = {dim}: a layer with heads or towers has room for one; use k = 1"
+            )
         rows = x.movedim(dim, 0)
         rest = rows.shape[1:]
         rows = rows.reshape(rows.shape[0], math.prod(rest))
@@ -89,6 +116,11 @@ class SliceSortAggregation(Aggregation):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(k={self.k})"
+
+
+# PyG's resolver reads this namespace: `aggr="slicesort"`.
+if not hasattr(aggr, "SliceSortAggregation"):
+    aggr.SliceSortAggregation = SliceSortAggregation
 
 
 def _group(rows: Tensor, index: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
@@ -175,6 +207,12 @@ class GraphReadout(Layer):
         self.out_channels = channels * (quantiles if self.kinds[readout].quantiles else 1)
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+        """Reads one vector from each set.
+
+        Args:
+            x: ``[T, channels]``, packed sets.
+            ptr: ``[B + 1]``, the rows of each set.
+        """
         return self.kinds[self.readout].function(x, ptr, self.quantiles)
 
     def extra_repr(self) -> str:

@@ -68,6 +68,13 @@ class SliceSort(Layer):
         self.out_proj = torch.nn.Linear(size, size, bias) if out_proj else None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Sorts every channel of each set, between two projections.
+
+        Args:
+            x: ``[..., N, in_channels]``, dense sets, or ``[T, in_channels]``, packed ones.
+            mask: ``[..., N]`` bool, true at the real positions of dense sets; all are if None.
+            batch: ``[T]``, ascending: the set of each packed row.
+        """
         size, shape = self.in_channels, list(x.shape)
         if x.dim() < 2 or shape[-1] != size:
             raise ValueError(
@@ -140,6 +147,12 @@ class SliceSort2d(Layer):
         self.positions = SliceSort(in_channels, out_channels, order, **options)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Sorts every channel over the positions of each map.
+
+        Args:
+            x: ``[B, in_channels, H, W]``.
+            mask: ``[B, H, W]`` bool, true at the real positions; all are if None.
+        """
         if x.dim() != 4 or x.shape[1] != self.positions.in_channels:
             raise ValueError(
                 f"SliceSort2d: x has shape {list(x.shape)}, expected "

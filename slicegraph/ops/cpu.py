@@ -20,13 +20,16 @@ from torch import Tensor
 from slicegraph.ops import reference
 from slicegraph.ops.layout import (
     INDEX_DTYPES,
+    PLAIN,
     VALUE_DTYPES,
     OptTensor,
+    check_dense,
     check_heads,
     check_lengths,
     check_pairs,
     check_sizes,
     check_tensor,
+    plain,
 )
 
 AUTOMATIC = ("cpu",)  # devices that use this backend by default
@@ -46,16 +49,47 @@ _MOST_HALF_ROWS = 1 << 16  # a 16-bit key and its row share 32 bits
 _NONE = torch.empty(0)  # its address is 0
 
 
-class _Kernel:
-    """A function of the library that takes a job: the layout of its struct in csrc/jobs.h."""
+# The types that an input of a job may have.
+_POINTER_DTYPES: dict[str, tuple[torch.dtype, ...]] = {
+    "float": VALUE_DTYPES,
+    "rows": tuple(INDEX_DTYPES.values()),
+    "sizes": (torch.int32, torch.int64),
+    "bool": (torch.bool,),
+    "distance": (torch.uint8, torch.int16),
+    "path": (torch.int16, torch.int32),
+    "int64": (torch.int64,),
+}
 
-    def __init__(self, name: str, layout: str) -> None:
+
+class _Kernel:
+    """A function of the library that takes a job: the layout of its struct in csrc/jobs.h.
+
+    The tensors of a job are named in order, inputs as `name:kind` with a kind of `_POINTER_DTYPES`.
+    Without a kind it is an output, which is allocated like an input. With `strided`, the first
+    tensor may have strides.
+    """
+
+    def __init__(self, name: str, layout: str, tensors: str, strided: bool = False) -> None:
         self.name, self.job_bytes = name, Struct(layout).size
-        self._pack = Struct(layout).pack
+        self._pack, self._strided = Struct(layout).pack, strided
+        named = [tensor.partition(":")[::2] for tensor in tensors.split()]
+        self._names = [argument for argument, _ in named]
+        self._inputs = [(i, _POINTER_DTYPES[kind]) for i, (_, kind) in enumerate(named) if kind]
         self.function: Any = None
 
     def __call__(self, tensors: Sequence[Tensor], numbers: Sequence[float]) -> bool:
         """Run the job; returns whether the sizes or indices in it are wrong."""
+        # No other pointer leaves Python, and C++ reads whatever is there.
+        for i, dtypes in self._inputs:
+            x = tensors[i]
+            if x is not _NONE and (
+                type(x) not in PLAIN
+                or not x.is_cpu
+                or x.dtype not in dtypes
+                or not (x.is_contiguous() or (i == 0 and self._strided))
+            ):
+                tensors = self._unwrapped(tensors)
+                break
         status = self.function(self._pack(*map(Tensor.data_ptr, tensors), *numbers))
         if not status:
             return False
@@ -64,18 +98,56 @@ class _Kernel:
             raise MemoryError(f"{self.name}: not enough memory for tensors of shape {shapes}")
         return True
 
+    def _unwrapped(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Unwrap the inputs, or name one that cannot be."""
+        tensors = [plain(x) for x in tensors]
+        for i, dtypes in self._inputs:
+            x, name = tensors[i], f"{self.name}: {self._names[i]}"
+            if x is _NONE:
+                continue
+            if type(x) not in PLAIN:
+                raise TypeError(f"{name} is a {type(x).__name__}, expected a plain tensor")
+            if not x.is_cpu:
+                raise ValueError(f"{name} is on {x.device}, expected the CPU")
+            if x.dtype not in dtypes:
+                expected = " or ".join(map(str, dtypes))
+                raise TypeError(f"{name} is {x.dtype}, expected {expected}")
+            check_dense(self.name, self._names[i], x)
+            if not (i == 0 and self._strided):
+                tensors[i] = _dense(x)
+        return tensors
+
 
 _KERNELS = (
-    _column_sort := _Kernel("column_sort", "@16q"),
-    _column_permute := _Kernel("column_permute", "@13q"),
-    _max_exchange := _Kernel("max_exchange", "@12q"),
-    _pair_mix := _Kernel("pair_mix", "@15q"),
-    _pair_attention := _Kernel("pair_attention", "@19qd"),
-    _edge_sum := _Kernel("edge_sum", "@16q"),
-    _structural_bias := _Kernel("structural_bias", "@22qd"),
-    _graph_offsets := _Kernel("graph_offsets", "@12q"),
-    _shortest_paths := _Kernel("shortest_paths", "@12q"),
-    _dropout := _Kernel("dropout", "@7qd"),
+    _column_sort := _Kernel(
+        "column_sort", "@16q", "x:float values indices mask:bool sizes:sizes", strided=True
+    ),
+    _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:sizes"),
+    _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:sizes"),
+    _pair_mix := _Kernel("pair_mix", "@15q", "weights:float values:float out ptr:int64"),
+    _pair_attention := _Kernel(
+        "pair_attention",
+        "@19qd",
+        "qkv:float bias:float totals:float out grad_out:float added:float grad_bias ptr:int64",
+    ),
+    _edge_sum := _Kernel(
+        "edge_sum",
+        "@16q",
+        "x:float table:float codes:int64 index:int64 out grad_out:float grad_x grad_table",
+    ),
+    _structural_bias := _Kernel(
+        "structural_bias",
+        "@22qd",
+        "table:float products:float bias:float distance:distance path:path ptr:int64 "
+        "edge_ptr:int64",
+    ),
+    _graph_offsets := _Kernel(
+        "graph_offsets", "@12q", "edge_index:int64 ptr:int64 offsets distance path"
+    ),
+    _shortest_paths := _Kernel(
+        "shortest_paths", "@12q", "edge_index:int64 ptr:int64 offsets:int64 distance path"
+    ),
+    _dropout := _Kernel("dropout", "@7qd", "x:float out"),
 )
 
 
@@ -373,7 +445,7 @@ def structural_bias(
 
 def graph_offsets(edge_index: Tensor, ptr: Tensor) -> Tensor:
     """`[2, B + 1]`, the first pair and edge of each graph; raise if an edge is out of place."""
-    offsets = torch.empty(2, ptr.shape[0], dtype=torch.int64)
+    offsets = ptr.new_empty(2, ptr.shape[0])
     sizes = (edge_index.shape[1], ptr.shape[0] - 1, 0, 0, 0, 0, 1)
     if _graph_offsets((edge_index, ptr, offsets, _NONE, _NONE), sizes):
         return reference.graph_offsets(edge_index, ptr)  # raises

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.ops import reference
-from slicegraph.ops.layout import check_index, check_tensor
+from slicegraph.ops.layout import check_index, check_tensor, plain
 from slicegraph.ops.operator import fused
 
 
@@ -34,6 +34,7 @@ def edge_sum(x: Tensor, table: Tensor, codes: Tensor, index: Tensor) -> Tensor:
                 [ 0.0000],
                 [11.5000]])
     """
+    codes, index = plain(codes), plain(index)
     edges = index.shape[-1]
     check_tensor("edge_sum", "x", x, None, ["T", "C"])
     check_tensor("edge_sum", "table", table, x.dtype, ["R", x.shape[1]])

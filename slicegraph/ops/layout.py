@@ -5,19 +5,42 @@ each set) or packed (`x` is `[T, C]`, set `b` is the rows `ptr[b]` to `ptr[b + 1
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 OptTensor = Tensor | None
+_STRIDED = torch.strided
+PLAIN = frozenset((Tensor, torch.nn.Parameter))  # tensors whose memory is their own
 # The type of a permutation by the bytes of its entries.
 INDEX_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 VALUE_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # a float's bits, by its bytes
 
 
+def plain(x: Any) -> Any:
+    """Return the tensor inside of a subclass that only adds methods, such as PyG's `EdgeIndex`."""
+    if type(x) in PLAIN or not isinstance(x, Tensor):
+        return x
+    if hasattr(x, "as_tensor"):  # EdgeIndex and Index of PyG, which have no memory of their own
+        return x.as_tensor()
+    ours = type(x).__torch_dispatch__ is Tensor.__torch_dispatch__
+    return x.as_subclass(Tensor) if ours else x
+
+
+def check_dense(name: str, argument: str, value: Any) -> None:
+    """Raise unless a value is a tensor that stores all of its entries."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}: {argument} is {type(value).__name__}, expected a tensor")
+    if value.layout is not _STRIDED:
+        raise TypeError(f"{name}: {argument} is {value.layout}, expected a dense tensor")
+
+
 def check_layout(name: str, x: Tensor, lengths: OptTensor, ptr: OptTensor) -> None:
     """Raise unless shapes, types and devices fit, and sizes on a GPU: its kernels do not check."""
+    if x.layout is not _STRIDED:
+        check_dense(name, "x", x)
     if x.dtype not in VALUE_DTYPES:
         raise TypeError(f"{name}: x is {x.dtype}, expected float32, float64, bfloat16 or float16")
     if x.dim() < 2:
@@ -38,8 +61,8 @@ def check_layout(name: str, x: Tensor, lengths: OptTensor, ptr: OptTensor) -> No
 
 
 def _check_integers(name: str, argument: str, value: Tensor, rows_name: str, rows: Tensor) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}: {argument} is {type(value).__name__}, expected a tensor")
+    if not isinstance(value, Tensor) or value.layout is not _STRIDED:
+        check_dense(name, argument, value)
     if value.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{name}: {argument} is {value.dtype}, expected int32 or int64")
     if value.device != rows.device:
@@ -97,6 +120,7 @@ def check_tensor(
     name: str, argument: str, value: Tensor, dtype: torch.dtype | None, shape: Sequence[int | str]
 ) -> None:
     """Raise unless a tensor has a type (None: any float) and a shape (a string: any size)."""
+    check_dense(name, argument, value)
     fits = value.is_floating_point() if dtype is None else value.dtype == dtype
     fits = fits and value.dim() == len(shape)
     sizes = zip(value.shape, shape, strict=False)
@@ -131,6 +155,7 @@ def set_of_row(ptr: Tensor, num_rows: int) -> Tensor:
 
 def check_pairs(name: str, weights: Tensor, values: Tensor, ptr: Tensor) -> None:
     """Raise unless weights of pairs `[B, H, N, N]` fit packed rows `[T, C]`; reads no values."""
+    check_dense(name, "weights", weights)
     shape = list(weights.shape)
     if len(shape) != 4 or shape[2] != shape[3]:
         raise ValueError(f"{name}: weights has shape {shape}, expected [B, H, N, N]")
@@ -146,6 +171,7 @@ def check_heads(
     name: str, values: Tensor, ptr: Tensor, heads: int, argument: str, other: Tensor
 ) -> None:
     """Raise unless packed rows have sets, channels for each head, and the type of `other`."""
+    check_dense(name, "values", values)
     _check_ptr(name, ptr, "values", values)
     if heads < 1 or values.shape[1] % heads:
         raise ValueError(

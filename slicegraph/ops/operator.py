@@ -11,7 +11,9 @@ compiler, no dispatch mode, no tensor subclass) goes straight to the backend, an
 """
 
 import contextlib
+import functools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -21,7 +23,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from slicegraph.ops import cpu, reference, triton
-from slicegraph.ops.layout import OptTensor
+from slicegraph.ops.layout import PLAIN, OptTensor, plain
 
 _library = torch.library.Library("slicegraph", "DEF")
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
@@ -55,8 +57,17 @@ def choose(device_type: str) -> ModuleType:
                 f"SLICEGRAPH_BACKEND: {name!r} cannot serve {device_type} tensors: {reason}; "
                 f"available: {', '.join(available(device_type))}"
             )
+        if _forced is None and device_type == "cpu" and name == "reference" and not _is_compiling():
+            _warn_once(str(problem("cpu", "cpu")))
         _chosen[device_type] = BACKENDS[name]
     return _chosen[device_type]
+
+
+@functools.cache
+def _warn_once(reason: str) -> None:
+    # pip does not show the warning of a build that found no compiler.
+    message = f"{reason}. Until then the operators run on torch, many times as slow"
+    warnings.warn(f"slicegraph: {message}", RuntimeWarning, stacklevel=6)
 
 
 @contextlib.contextmanager
@@ -113,21 +124,23 @@ def _private(path: str) -> Any:
     return found
 
 
-# All private names of torch that slicegraph.ops uses; it works without each of them. The first
-# three tell that a call is traced, seen by a dispatch mode, or transformed by functorch; without
-# one of them every call goes through torch's dispatcher. Without the fourth, which tells that
-# forward mode is on, every call records a gradient.
+# All private names of torch that slicegraph uses; it works without each of them. The first three
+# tell that a call is traced, seen by a dispatch mode, or transformed by functorch; without one of
+# them every call goes through torch's dispatcher. Without the fourth, which tells that forward mode
+# is on, every call records a gradient. Without the fifth, which tells that hooks see every tensor
+# that autograd keeps, `nn` does not use such hooks to keep less.
 PRIVATE_NAMES = (
     "_C._get_tracing_state",
     "_C._len_torch_dispatch_stack",
     "_C._functorch.peek_interpreter_stack",
     "autograd.forward_ad._current_level",
+    "_C._autograd._top_saved_tensors_default_hooks",
 )
 _tracing_state, _dispatch_modes, _functorch_level = map(_private, PRIVATE_NAMES[:3])
 _knows_observers = None not in (_tracing_state, _dispatch_modes, _functorch_level)
 _knows_forward_mode = _private(PRIVATE_NAMES[3]) is not None
+_saving_hooks = _private(PRIVATE_NAMES[4])
 _is_compiling = torch.compiler.is_compiling
-_PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def observed(x: Tensor) -> bool:
@@ -135,7 +148,7 @@ def observed(x: Tensor) -> bool:
     return (
         _is_compiling()
         or not _knows_observers
-        or type(x) not in _PLAIN
+        or type(x) not in PLAIN
         or x.is_neg()
         or _tracing_state() is not None
         or _dispatch_modes() > 0
@@ -143,8 +156,25 @@ def observed(x: Tensor) -> bool:
     )
 
 
+def may_hook_saved(x: Tensor) -> bool:
+    """Whether hooks of ours may replace what autograd keeps: nothing else observes or has hooks."""
+    return _saving_hooks is not None and not observed(x) and _saving_hooks(True) is None
+
+
+def is_transformed() -> bool:
+    """Whether `torch.func` or forward-mode differentiation sees the operators that are called.
+
+    Neither can use our gradients, but both see through operators of torch.
+    """
+    if _is_compiling():
+        return False
+    if _functorch_level is not None and _functorch_level() is not None:
+        return True
+    return _knows_forward_mode and forward_ad._current_level >= 0
+
+
 def _differentiated(x: Tensor) -> bool:
-    # In forward mode the Function, which has no jvp, raises instead of losing the tangent.
+    # Forward mode that is not noticed: the Function, which has no jvp, raises.
     if not _knows_forward_mode or forward_ad._current_level >= 0:
         return True
     return torch.is_grad_enabled() and x.requires_grad
@@ -155,6 +185,8 @@ class Operator:
 
     The first argument is a tensor that has a gradient; with `two`, so has the second. The `fake`
     returns empty tensors of the right shapes and types (default: one like the first argument).
+    `smooth` is the operator in terms of those of torch, with all derivatives, for `torch.func`
+    (default: the reference).
     """
 
     def __init__(
@@ -165,8 +197,9 @@ class Operator:
         fake: Callable[..., Any] = lambda x, *rest: x.new_empty(x.shape),
         *,
         two: bool = False,
+        smooth: Callable[..., Any] | None = None,
     ) -> None:
-        self.name, self.two = name, two
+        self.name, self.two, self.smooth = name, two, smooth or getattr(reference, name)
         # The second operator is the first without its gradient, for calls from within it.
         for full_name in (name, f"{name}_kernel"):
             schema = f"{full_name}({arguments}) -> {returns}"
@@ -180,13 +213,15 @@ class Operator:
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:
         if observed(x):
-            return self.op(x, *rest)
+            return (self.smooth if is_transformed() else self.op)(x, *rest)
+        if _knows_forward_mode and forward_ad._current_level >= 0:
+            return self.smooth(x, *rest)
         if _differentiated(x) or (self.two and _differentiated(rest[0])):
             return self.apply(implementation(self.runs, x), x, *rest)
         return implementation(self.name, x)(x, *rest)
 
     def _run(self, x: Tensor, *rest: Any) -> Any:
-        return implementation(self.name, x)(x, *rest)
+        return implementation(self.name, x)(plain(x), *map(plain, rest))
 
     def differentiate_with(self, gradient: Any, runs: str | None = None) -> Any:
         """Set the autograd function of a call; its forward pass is given an operator to run."""
@@ -207,7 +242,8 @@ def fused(operator: str, tensors: tuple[Tensor, ...], *options: Any) -> Tensor:
     The first two tensors are floating point and have gradients, which the kernel returns instead of
     the output if it is given `grad_out`.
     """
-    if not has_kernel(operator, *tensors[:2]):
+    seen_through = all(type(x) in PLAIN for x in tensors[2:])
+    if not (seen_through and has_kernel(operator, *tensors[:2])):
         return getattr(reference, operator)(*tensors, *options)
     return _Fused.apply(operator, options, *tensors)
 

@@ -9,7 +9,7 @@ from torch.autograd import Function
 
 from slicegraph.ops import cpu, reference
 from slicegraph.ops.dropout import draw_seed
-from slicegraph.ops.layout import OptTensor, check_lengths, check_pairs
+from slicegraph.ops.layout import OptTensor, check_dense, check_lengths, check_pairs, plain
 from slicegraph.ops.operator import Operator, differentiate, has_kernel
 
 
@@ -118,13 +118,15 @@ def pair_attention(qkv: Tensor, bias: Tensor, ptr: Tensor, p: float = 0.0) -> tu
         The output ``[T, C]``, and the bias, for the next layer that shares it: its gradient is then
         added up from layer to layer, without a tensor of the size of the pairs for each of them.
     """
+    check_dense("pair_attention", "qkv", qkv)
+    ptr = plain(ptr)
     if qkv.dim() != 2 or qkv.shape[1] % 3:
         raise ValueError(f"pair_attention: qkv has shape {list(qkv.shape)}, expected [T, 3 C]")
     if not 0 <= p <= 1:
         raise ValueError(f"pair_attention: p = {p} is not in 0..1")
     check_pairs("pair_attention", bias, qkv[:, : qkv.shape[1] // 3], ptr)
     seed = draw_seed() if p else None
-    if not has_kernel("pair_attention", qkv):
+    if not has_kernel("pair_attention", qkv, bias):
         return _attend(qkv, bias, ptr, seed, p), bias
     out, passed_on = _PairAttention.apply(qkv, bias, ptr, seed, p)
     return out, passed_on if bias.requires_grad and torch.is_grad_enabled() else bias

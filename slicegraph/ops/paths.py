@@ -9,9 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from slicegraph.ops.layout import check_tensor
-from slicegraph.ops.operator import fused, implementation
+from slicegraph.ops import reference
+from slicegraph.ops.layout import check_dense, check_tensor, plain
+from slicegraph.ops.operator import fused, implementation, is_transformed
 
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 MAX_DISTANCE = 254  # the largest whose distances, unreachable included, fit a byte
 
 
@@ -72,9 +74,9 @@ def shortest_paths(
                 [ 0,  2]], dtype=torch.int16)
     """
     name = "shortest_paths"
+    edge_index, ptr = plain(edge_index), plain(ptr)
     for argument, value in (("edge_index", edge_index), ("ptr", ptr)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: {argument} is {type(value).__name__}, expected a tensor")
+        check_dense(name, argument, value)
         if not value.is_cpu:
             raise ValueError(f"{name}: {argument} is on {value.device}, expected the CPU")
     if edge_index.dtype != torch.int64:
@@ -87,12 +89,14 @@ def shortest_paths(
         raise ValueError(f"{name}: ptr has shape {list(ptr.shape)}, expected [B + 1]")
     check_limits(name, max_distance, max_hops)
     edge_index, ptr = edge_index.contiguous(), ptr.long().contiguous()
-    pair_ptr, edge_ptr = offsets = implementation("graph_offsets", ptr)(edge_index, ptr)
+    # Inside of `torch.func`, tensors have no memory that a kernel could read.
+    run = (lambda name, _: getattr(reference, name)) if is_transformed() else implementation
+    pair_ptr, edge_ptr = offsets = run("graph_offsets", ptr)(edge_index, ptr)
     num_pairs, many = int(pair_ptr[-1]), 1 << 15
     few_edges = int(edge_ptr[-1]) < many or int(edge_ptr.diff().amax()) < many
-    distance = torch.empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
-    path = torch.empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
-    implementation(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
+    distance = ptr.new_empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
+    path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
+    run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
     return ShortestPaths(distance, path, pair_ptr, edge_ptr)
 
 
@@ -142,10 +146,14 @@ def structural_bias(
     Shapes:
         output: ``[B, H, length, length]``.
     """
-    distance, path, _, edge_ptr = encoding
+    distance, path, _, edge_ptr = map(plain, encoding)
+    ptr = plain(ptr)
     name, pairs, hops, heads = "structural_bias", len(distance), products.shape[1], table.shape[-1]
     check_tensor(name, "table", table, None, [max_distance + 2 + token, heads])
     check_tensor(name, "products", products, table.dtype, ["E", "K", heads])
+    for argument, value in (("distance", distance), ("path", path)):
+        if value.dtype not in _INTEGERS:
+            raise TypeError(f"{name}: {argument} is {value.dtype}, expected integers")
     check_tensor(name, "path", path, path.dtype, [pairs, max(hops, path.shape[-1])])
     check_tensor(name, "ptr", ptr, torch.int64, ["B + 1"])
     check_tensor(name, "edge_ptr", edge_ptr, torch.int64, [ptr.shape[0]])

@@ -80,16 +80,17 @@ def column_scatter(x: Tensor, indices: Tensor, lengths: OptTensor, ptr: OptTenso
     if lengths is not None:
         x = x.masked_fill(padding_rows(x, lengths), 0)
     bits = x.contiguous().view(BITS[x.element_size()])
-    return torch.zeros_like(bits).scatter_(-2, _row_numbers(indices, ptr), bits).view(x.dtype)
+    return torch.zeros_like(bits).scatter_(-2, row_numbers(indices, ptr), bits).view(x.dtype)
 
 
 def column_gather(x: Tensor, indices: Tensor, lengths: OptTensor, ptr: OptTensor) -> Tensor:
     """`out[r, c] = x[indices[r, c], c]`: the gradient of a scatter."""
-    out = _gather(x.contiguous(), _row_numbers(indices, ptr))
+    out = _gather(x.contiguous(), row_numbers(indices, ptr))
     return out if lengths is None else out.masked_fill(padding_rows(x, lengths), 0)
 
 
-def _row_numbers(indices: Tensor, ptr: OptTensor) -> Tensor:
+def row_numbers(indices: Tensor, ptr: OptTensor) -> Tensor:
+    """The rows of `x` that local `indices` name, int64."""
     indices = indices.long()
     if ptr is None:
         return indices
@@ -127,6 +128,11 @@ def _packed_argmax(x: Tensor, ptr: Tensor) -> Tensor:
 
 def exchange_rows(x: Tensor, where: Tensor, lengths: OptTensor, ptr: OptTensor) -> Tensor:
     """Swap row 0 with row `where[c]` in column c of every set: its own inverse and gradient."""
+    return column_gather(x, exchanged(x, where, ptr), lengths, ptr)
+
+
+def exchanged(x: Tensor, where: Tensor, ptr: OptTensor) -> Tensor:
+    """The local row that each value of `exchange_rows` comes from, like `x`."""
     rows = torch.arange(x.shape[-2], device=x.device)
     if ptr is None:
         local, other = rows.unsqueeze(-1), where.unsqueeze(-2)
@@ -134,7 +140,7 @@ def exchange_rows(x: Tensor, where: Tensor, lengths: OptTensor, ptr: OptTensor) 
         sets = set_of_row(ptr, x.shape[0])
         local, other = (rows - ptr[sets]).unsqueeze(-1), where[sets]
     indices = torch.where(local == 0, other, torch.where(local == other, 0, local))
-    return column_gather(x, indices.expand_as(x), lengths, ptr)
+    return indices.expand_as(x)
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:
@@ -178,7 +184,7 @@ def _padding(ptr: Tensor, length: int) -> Tensor:
 def _pad(rows: Tensor, slots: Tensor, num_sets: int, heads: int, length: int) -> Tensor:
     """`[T, H * D]` to `[B, H, length, D]`, with zeros where a set has no row."""
     width = rows.shape[1] // heads
-    padded = rows.new_zeros(num_sets * length, rows.shape[1]).index_copy_(0, slots, rows)
+    padded = rows.new_zeros(num_sets * length, rows.shape[1]).index_put((slots,), rows)
     return padded.view(num_sets, length, heads, width).transpose(1, 2)
 
 

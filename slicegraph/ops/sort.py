@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from slicegraph.ops.layout import INDEX_DTYPES, OptTensor, check_layout
+from slicegraph.ops import reference
+from slicegraph.ops.layout import INDEX_DTYPES, OptTensor, check_layout, padding_rows
 from slicegraph.ops.operator import Operator
 
 Direction = bool | Tensor | Sequence[bool]
@@ -134,15 +135,51 @@ def _fake_max_exchange(x: Tensor, lengths: Any, ptr: OptTensor) -> tuple[Tensor,
     return x.new_empty(x.shape), x.new_empty((*sets, x.shape[-1]), dtype=torch.int64)
 
 
+# The operators by gather and scatter of torch, which `torch.func` sees through. Which row a value
+# comes from has no derivative.
+
+
+def _smooth_sort(x: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+    rows = reference.column_sort(x.detach(), *arguments)[1]
+    return _smooth_gather(x, rows, *arguments[:2]), rows
+
+
+def _smooth_gather(x: Tensor, indices: Tensor, lengths: OptTensor, ptr: OptTensor) -> Tensor:
+    out = x.gather(-2, reference.row_numbers(indices, ptr))
+    return out if lengths is None else out.masked_fill(padding_rows(x, lengths), 0)
+
+
+def _smooth_scatter(x: Tensor, indices: Tensor, lengths: OptTensor, ptr: OptTensor) -> Tensor:
+    x = x if lengths is None else x.masked_fill(padding_rows(x, lengths), 0)
+    return torch.zeros_like(x).scatter(-2, reference.row_numbers(indices, ptr), x)
+
+
+def _smooth_exchange(x: Tensor, where: Tensor, lengths: OptTensor, ptr: OptTensor) -> Tensor:
+    return _smooth_gather(x, reference.exchanged(x, where, ptr), lengths, ptr)
+
+
+def _smooth_max_exchange(x: Tensor, lengths: OptTensor, ptr: OptTensor) -> tuple[Tensor, Tensor]:
+    where = reference.max_exchange(x.detach(), lengths, ptr)[1]
+    return _smooth_exchange(x, where, lengths, ptr), where
+
+
 _SETS, _TWO = "Tensor? lengths, Tensor? ptr", "(Tensor, Tensor)"
 _SORT = f"Tensor x, {_SETS}, Tensor? mask, bool descending"
 _MOVE = f"Tensor x, Tensor indices, {_SETS}"
-column_sort_op = Operator("column_sort", f"{_SORT}, int index_bytes", _TWO, _fake_column_sort)
-column_sort_values_op = Operator("column_sort_values", _SORT)
-column_scatter_op = Operator("column_scatter", _MOVE)
-column_gather_op = Operator("column_gather", _MOVE)
-max_exchange_op = Operator("max_exchange", f"Tensor x, {_SETS}", _TWO, _fake_max_exchange)
-exchange_rows_op = Operator("exchange_rows", f"Tensor x, Tensor where, {_SETS}")
+column_sort_op = Operator(
+    "column_sort", f"{_SORT}, int index_bytes", _TWO, _fake_column_sort, smooth=_smooth_sort
+)
+column_sort_values_op = Operator(
+    "column_sort_values", _SORT, smooth=lambda *arguments: _smooth_sort(*arguments, 8)[0]
+)
+column_scatter_op = Operator("column_scatter", _MOVE, smooth=_smooth_scatter)
+column_gather_op = Operator("column_gather", _MOVE, smooth=_smooth_gather)
+max_exchange_op = Operator(
+    "max_exchange", f"Tensor x, {_SETS}", _TWO, _fake_max_exchange, smooth=_smooth_max_exchange
+)
+exchange_rows_op = Operator(
+    "exchange_rows", f"Tensor x, Tensor where, {_SETS}", smooth=_smooth_exchange
+)
 
 
 def _sort_gradient(back: Operator) -> type[Function]:

@@ -8,7 +8,7 @@ from models.small_graphs import random_graph
 from support.small_models import write_checkpoint
 
 import slicegraph
-from slicegraph.models import GraphSliceformer, load
+from slicegraph.models import MODELS, GraphSliceformer, load
 from slicegraph.models.base import find_model, read_config
 from slicegraph.nn.mixer import MIXERS
 
@@ -34,6 +34,38 @@ def test_the_files_are_json_and_safetensors(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["model"] == "GraphSliceformer"
     assert config["channels"] == 16
+
+
+INTERLEAVE = {"mixer": "sort", "order": "interleave"}
+UNITS = {"target_mean": (1.5,), "target_std": (2.0,)}
+META = {
+    **{f"GraphSliceformer {mixer}": ("mini", {"mixer": mixer, **UNITS}) for mixer in MIXERS},
+    "GraphSliceformer interleave": ("mini", INTERLEAVE),
+    "SequenceSliceformer": ("mini-text", {"order": "interleave", "positions": "sinusoidal"}),
+    "VisionSliceformer": ("mini-digits", {"order": "interleave"}),
+}
+INPUTS = {
+    "GraphSliceformer": random_graph(6),
+    "SequenceSliceformer": torch.arange(12).view(2, 6),
+    "VisionSliceformer": torch.linspace(-1, 1, 128).view(2, 1, 8, 8),
+}
+
+
+@pytest.mark.parametrize("name", META)
+@pytest.mark.parametrize("empty", [False, True], ids=["assign", "to_empty"])
+@torch.no_grad()
+def test_a_model_from_the_meta_device_is_whole_after_loading_weights(name, empty):
+    kind, (preset, overrides) = name.split()[0], META[name]
+    make, x = MODELS[kind][0].from_preset, INPUTS[kind]
+    model = make(preset, **SIZES, **overrides).eval()
+    with torch.device("meta"):
+        other = make(preset, **SIZES, **overrides).eval()
+    if empty:
+        other.to_empty(device="cpu").load_state_dict(model.state_dict())
+    else:
+        other.load_state_dict(model.state_dict(), assign=True)
+    assert not any(value.is_meta for value in [*other.parameters(), *other.buffers()])
+    assert torch.equal(other(x), model(x))
 
 
 @torch.no_grad()
@@ -75,3 +107,25 @@ def test_a_wrong_configuration_is_named(tmp_path, config, message):
 def test_an_unknown_name_at_the_top_of_the_package_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'lode'"):
         _ = slicegraph.lode
+
+
+@pytest.mark.parametrize("kind", ["GraphSliceformer", "SequenceSliceformer", "VisionSliceformer"])
+@torch.no_grad()
+def test_a_mixin_of_the_hugging_face_hub_reads_and_writes_the_same_files(tmp_path, kind):
+    hub = pytest.importorskip("huggingface_hub")
+    saved_class, x = MODELS[kind][0], INPUTS[kind]
+
+    class OnTheHub(saved_class, hub.PyTorchModelHubMixin, license="mit"):
+        def __init__(self, config: MODELS[kind][1]) -> None:
+            super().__init__(config)
+
+    preset = {"GraphSliceformer": "mini", "SequenceSliceformer": "mini-text"}
+    model = saved_class.from_preset(preset.get(kind, "mini-digits"), **SIZES).eval()
+    model.save(tmp_path / "ours")
+    theirs = OnTheHub.from_pretrained(tmp_path / "ours").eval()
+    assert theirs.config == model.config
+    assert torch.equal(theirs(x), model(x))
+    theirs.save_pretrained(tmp_path / "theirs")
+    loaded = load(tmp_path / "theirs")
+    assert type(loaded) is saved_class
+    assert torch.equal(loaded(x), model(x))

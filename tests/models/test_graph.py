@@ -7,15 +7,19 @@ from torch import Tensor
 from torch.nn import Linear
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
+from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
 
-from slicegraph.models import PRESETS, GraphSliceformer
+from slicegraph.models import PRESETS, GraphSliceformer, GraphSliceformerConfig, load
+from slicegraph.nn import all_pairs
 from slicegraph.nn.local import LOCALS
 from slicegraph.nn.mixer import ALIGNS, MIXERS
 from slicegraph.nn.order import ORDERS
 from slicegraph.nn.readout import READOUTS
 from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
 from slicegraph.transforms import StructuralEncoding
+from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 CASES = [
     (name, order, align)
@@ -263,3 +267,215 @@ def test_the_papers_vocabulary_agrees_with_ours_on_the_same_rows():
     large.load_state_dict(state)
     graphs = some_graphs()
     torch.testing.assert_close(torch.stack(run(large, graphs)), torch.stack(run(small, graphs)))
+
+
+def test_names_of_classes_and_steps_are_kept_and_counted(tmp_path):
+    fields = {"task": "binary", "class_names": ("dead", "alive"), "standardize": ("fragment",)}
+    model(**TINY, **fields).save(tmp_path)
+    config = load(tmp_path).config
+    assert (config.class_names, config.standardize) == (("dead", "alive"), ("fragment",))
+    with pytest.raises(ValueError, match="2 class_names for 4 classes"):
+        model(**fields | {"task": "multiclass", "num_classes": 4})
+
+
+# What users of PyG expect beyond a batch of molecules.
+
+FLOATS = {"node_vocabulary": None, "node_dim": 3, "edge_vocabulary": None, **TINY}
+
+
+@pytest.mark.parametrize("readout", ["token", "quantiles"])
+@pytest.mark.parametrize("mixer", ["quantile_attn", "qkv", "sort"])
+@torch.no_grad()
+def test_a_prediction_for_each_node(readout, mixer):
+    options = {"task_level": "node", "readout": readout, "mixer": mixer, "align": "pivot"}
+    found = model(**options, num_targets=2, target_mean=(1.0, 2.0), target_std=(2.0, 3.0), **TINY)
+    graphs = some_graphs()
+    sizes = [graph.num_nodes for graph in graphs]
+    out = found(Batch.from_data_list(graphs))
+    assert out.shape == (sum(sizes), 2)
+    for graph, rows in zip(graphs, out.split(sizes), strict=True):
+        torch.testing.assert_close(found(graph), rows, rtol=1e-4, atol=1e-5)
+    tree = random_graph(7, extra_edges=0)
+    perm = torch.arange(7).flip(0)
+    torch.testing.assert_close(found(renumbered(tree, perm)), found(tree)[perm])
+
+
+def test_every_node_has_a_gradient_and_classes_of_its_own():
+    found = model(task_level="node", task="multiclass", num_classes=4, **TINY).train()
+    out = found(Batch.from_data_list(some_graphs()))
+    assert out.shape == (32, 1, 4)
+    out.square().sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in found.parameters())
+
+
+@pytest.mark.parametrize("mixer", ["quantile_attn", "sort"])
+@torch.no_grad()
+def test_plain_tensors_are_the_batch(mixer):
+    found, batch = model(mixer=mixer, **TINY), Batch.from_data_list(some_graphs())
+    expected = found(batch)
+    tensors = (batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+    torch.testing.assert_close(found(*tensors), expected)
+    order = torch.randperm(batch.num_edges, generator=torch.Generator().manual_seed(0))
+    shuffled = (batch.x, batch.edge_index[:, order], batch.edge_attr[order], batch.batch)
+    if mixer == "sort":  # the order of edges chooses between equally short paths
+        torch.testing.assert_close(found(*shuffled), expected)
+    assert found(*shuffled).shape == expected.shape
+    graph = random_graph(5)
+    one = found(graph.x, graph.edge_index, edge_attr=graph.edge_attr)
+    torch.testing.assert_close(one, found(graph))
+
+
+def test_a_wrong_batch_of_plain_tensors_is_named():
+    found, graph = model(**TINY), random_graph(3)
+    tensors = (graph.x, graph.edge_index, graph.edge_attr)
+    with pytest.raises(ValueError, match=r"batch has shape \[2\], expected \[3\]"):
+        found(*tensors, torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="batch is not sorted"):
+        found(*tensors, torch.tensor([1, 0, 0]))
+
+
+def test_the_number_of_float_features_is_enough():
+    config = GraphSliceformerConfig(node_dim=7, **TINY)
+    assert (config.node_vocabulary, config.edge_vocabulary) == (None, None)
+    graph = random_graph(5)
+    x, edge_index = torch.randn(5, 7), graph.edge_index
+    assert GraphSliceformer(config)(x, edge_index).shape == (1, 1)
+    assert GraphSliceformer.from_preset("mini", node_dim=7, **TINY)(x, edge_index).shape == (1, 1)
+    floats = GraphSliceformerConfig(node_dim=7, edge_dim=2, **TINY)
+    edge_attr = torch.randn(edge_index.shape[1], 2)
+    assert GraphSliceformer(floats)(x, edge_index, edge_attr).shape == (1, 1)
+    bonds = GraphSliceformerConfig(node_dim=7, edge_vocabulary=OGB_BONDS, **TINY)
+    assert bonds.edge_vocabulary == OGB_BONDS
+    assert GraphSliceformerConfig().node_vocabulary == OGB_ATOMS
+    with pytest.raises(ValueError, match="node_vocabulary = 'zinc', expected 'ogb' or numbers"):
+        GraphSliceformerConfig(node_vocabulary="zinc")
+
+
+ENCODINGS = {
+    "laplacian_eigenvector_pe": AddLaplacianEigenvectorPE(k=3, is_undirected=True),
+    "random_walk_pe": AddRandomWalkPE(walk_length=4),
+}
+
+
+@pytest.mark.parametrize("readout", ["token", "quantiles"])
+def test_positional_encodings_of_pyg(readout):
+    sizes = {"laplacian_eigenvector_pe": 3, "random_walk_pe": 4}
+    found = model(readout=readout, **sizes, **TINY)
+    graphs = [random_graph(n, seed=n) for n in (7, 5, 12)]
+    for transform in ENCODINGS.values():
+        graphs = [transform(graph) for graph in graphs]
+    batch = Batch.from_data_list(graphs)
+    out = found(batch)
+    assert_padding_invariant(found, graphs, run, rtol=1e-5, atol=1e-5)
+    named = {name: batch[name] for name in sizes}
+    tensors = (batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+    torch.testing.assert_close(found(*tensors, **named), out)
+    for name in sizes:
+        changed = batch.clone()
+        changed[name] = changed[name] + 1
+        assert not torch.allclose(found(changed), out)
+        del changed[name]
+        expected = rf"{name} is missing, expected .*transforms\.Add.*={sizes[name]}\) writes it"
+        with pytest.raises(ValueError, match=expected):
+            found(changed)
+    out.sum().backward()
+    assert all(bool(p.grad.any()) for p in found.encodings.parameters())
+
+
+class Spatial(GraphSliceformer):
+    """Nearness in space, as a bias of pairs."""
+
+    def __init__(self, config: GraphSliceformerConfig) -> None:
+        super().__init__(config)
+        self.scale = torch.nn.Parameter(torch.ones(config.heads))
+
+    def pair_values(self, batch: Data, ptr: Tensor) -> Tensor:
+        i, j = all_pairs(ptr)
+        return -(batch.pos[i] - batch.pos[j]).norm(dim=-1, keepdim=True) * self.scale
+
+
+@pytest.mark.parametrize("mixer", ["quantile_attn", "qkv"])
+@pytest.mark.parametrize("readout", ["token", "quantiles"])
+def test_a_pair_bias_of_ones_own(mixer, readout, tmp_path):
+    torch.manual_seed(0)
+    plain = GraphSliceformer.from_preset("mini", mixer=mixer, readout=readout, **TINY).eval()
+    found = Spatial(plain.config).eval()
+    found.load_state_dict(plain.state_dict(), strict=False)
+    graphs = some_graphs()
+    for graph in graphs:
+        graph.pos = torch.randn(graph.num_nodes, 3)
+    assert_padding_invariant(found, graphs, run, rtol=1e-5, atol=1e-5)
+    batch, token = Batch.from_data_list(graphs), int(plain.config.token)
+    own, theirs = found.pair_bias(batch).bias, plain.pair_bias(batch).bias
+    for b, graph in enumerate(graphs):
+        rows = slice(token, token + graph.num_nodes)
+        expected = theirs[b, :, rows, rows] - torch.cdist(graph.pos, graph.pos)
+        torch.testing.assert_close(own[b, :, rows, rows], expected, rtol=1e-4, atol=1e-4)
+    found(batch).sum().backward()
+    assert bool(found.scale.grad.any())
+    found.save(tmp_path)
+    loaded = load(tmp_path, choose=lambda _: Spatial)
+    assert torch.equal(loaded(batch), found(batch))
+
+
+def test_a_pair_bias_of_another_size_is_named():
+    class Wrong(GraphSliceformer):
+        def pair_values(self, batch: Data, ptr: Tensor) -> Tensor:
+            return torch.zeros(3, 2)
+
+    found = Wrong(model(**TINY).config)
+    with pytest.raises(ValueError, match=r"values has shape \[3, 2\], expected \[25, 2\]"):
+        found(random_graph(5))
+
+
+def test_all_pairs_are_in_the_order_of_the_distances():
+    i, j = all_pairs(torch.tensor([0, 2, 2, 5]))
+    assert i.tolist() == [0, 0, 1, 1, *[2] * 3, *[3] * 3, *[4] * 3]
+    assert j.tolist() == [0, 1, 0, 1, *[2, 3, 4] * 3]
+
+
+@torch.no_grad()
+def test_one_hot_categories_are_the_categories():
+    for preset in ("mini", "graphormer-slim"):
+        found = GraphSliceformer.from_preset(preset, "graphormer", **TINY).eval()
+        graph = random_graph(6)
+        x = found.one_hot(graph.x)
+        assert x.shape == (6, 512 * 9)
+        assert x.sum() == 6 * 9
+        out = found(x, graph.edge_index, graph.edge_attr)
+        torch.testing.assert_close(out, found(graph))
+    floats = model(**FLOATS)
+    x = torch.randn(5, 3)
+    assert floats.one_hot(x) is x
+
+
+ALGORITHMS = {
+    "GNNExplainer": lambda: GNNExplainer(epochs=3),
+    "Saliency": lambda: CaptumExplainer("Saliency"),
+    "IntegratedGradients": lambda: CaptumExplainer("IntegratedGradients", n_steps=4),
+}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("features", ["molecules", "floats"])
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_pygs_explainer_finds_the_nodes(algorithm, features, level):
+    if algorithm != "GNNExplainer":
+        pytest.importorskip("captum")
+    found = model(task_level=level, **(TINY if features == "molecules" else FLOATS))
+    graph = random_graph(6)
+    if features == "floats":
+        graph.x, graph.edge_attr = torch.randn(6, 3), None
+    explainer = Explainer(
+        found,
+        ALGORITHMS[algorithm](),
+        explanation_type="model",
+        node_mask_type="attributes",
+        model_config={"mode": "regression", "task_level": level, "return_type": "raw"},
+    )
+    x = found.one_hot(graph.x)
+    index = 2 if level == "node" else None
+    explanation = explainer(x, graph.edge_index, edge_attr=graph.edge_attr, index=index)
+    assert explanation.node_mask.shape == x.shape
+    assert bool(explanation.node_mask.isfinite().all())
+    assert bool(explanation.node_mask.any())

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from slicegraph.nn import StructuralBias
+from slicegraph.nn import SliceSortConv, StructuralBias
+from slicegraph.nn.mixer import MIXERS
 from slicegraph.ops.paths import ShortestPaths, shortest_paths
 
 # Graph 0: a path 0-1-2 and, by itself, 3. Graph 1: one node. Graph 2: an edge.
@@ -177,3 +178,48 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_wrong_input_is_named(hops, ptr, edge_attr, message):
     with pytest.raises(ValueError, match=message):
         StructuralBias(4, edge_dim=3)(encoding(max_hops=hops), ptr, edge_attr)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_padding_is_finite_in_the_type_of_the_values(dtype):
+    """Half of float32's minimum is -inf in float16, and a row of -inf has no softmax."""
+    ptr = torch.tensor([0, 3, 3, 4])  # one graph has no rows
+    paths = shortest_paths(torch.tensor([[0, 1], [1, 0]]), ptr)
+    pairs = StructuralBias(heads=2)(paths, ptr)
+    qkv = torch.randn(4, 24, generator=torch.Generator().manual_seed(0))
+    expected = pairs.attend(qkv)
+    found = pairs.attend(qkv.to(dtype))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("mixer", ["sort_attn", "qkv"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_layer_in_half_precision_is_near_the_one_in_single(mixer, dtype):
+    torch.manual_seed(0)
+    conv, batch = SliceSortConv(8, heads=2, mixer=mixer), torch.tensor([0, 0, 0, 1])
+    x, edge_index = torch.randn(4, 8), torch.tensor([[0, 1], [1, 2]])
+    expected = conv(x, edge_index, batch=batch)
+    with torch.autocast("cpu", dtype):
+        mixed = conv(x, edge_index, batch=batch)
+    half = conv.to(dtype)(x.to(dtype), edge_index, batch=batch)
+    for found in (mixed, half):
+        torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("mixer", [name for name, kind in MIXERS.items() if kind.needs_pairs])
+def test_pairs_that_do_not_fit_are_named_before_they_are_allocated(mixer):
+    x, none = torch.zeros(2_000_000, 1), torch.empty(2, 0, dtype=torch.int64)
+    message = (
+        r'2,000,000 nodes .* 4,000,000,000,000 pairs, .* need at least [\d,]+ GB.*mixer="sort"'
+    )
+    with pytest.raises(MemoryError, match=message):
+        SliceSortConv(1, mixer=mixer)(x, none)
+
+
+def test_many_small_graphs_next_to_a_large_one_are_counted_with_their_padding():
+    sizes = torch.cat([torch.ones(1_000_000, dtype=torch.int64), torch.tensor([3000])])
+    batch = torch.arange(1_000_001).repeat_interleave(sizes)
+    x, none = torch.zeros(len(batch), 1), torch.empty(2, 0, dtype=torch.int64)
+    with pytest.raises(MemoryError, match="at most 3,000 in a graph"):
+        SliceSortConv(1)(x, none, batch=batch)

@@ -1,15 +1,19 @@
 """SliceSortConv as a PyG layer, and the laws it keeps."""
 
 import copy
+import re
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 from models.small_graphs import disconnected_graph, equal_graph, random_graph, renumbered
 from torch import Tensor
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GCNConv, GPSConv
+from torch_geometric.nn import GCNConv, GPSConv, Sequential
+from torch_geometric.nn.inits import reset
 
-from slicegraph.nn import SliceSortConv
+from slicegraph.nn import GPSLayer, SliceSort, SliceSortAttention, SliceSortConv
 from slicegraph.nn.mixer import ALIGNS, MIXERS
 from slicegraph.nn.order import ORDERS
 from slicegraph.ops.paths import shortest_paths
@@ -78,7 +82,8 @@ def test_pivot_is_not_promised_where_nodes_tie():
     graph = equal_graph(4)
     graph.x = torch.ones(4, CHANNELS)
     graph.x[:, 1:] = torch.randn(4, CHANNELS - 1, generator=torch.Generator().manual_seed(0))
-    conv = SliceSortConv(CHANNELS, mixer="sort", align="pivot", bias=False)
+    options = {"edge_vocabulary": OGB_BONDS, "align": "pivot", "bias": False}
+    conv = SliceSortConv(CHANNELS, mixer="sort", **options)
     with torch.no_grad():
         conv.mixer.value_proj.weight.copy_(torch.eye(CHANNELS))
         conv.mixer.out_proj.weight.copy_(torch.eye(CHANNELS))
@@ -135,7 +140,7 @@ class Small(torch.nn.Module):
         super().__init__()
         self.first = GCNConv(CHANNELS, CHANNELS)
         self.second = layer(mixer="sort_attn")
-        self.third = GPSConv(CHANNELS, layer(), heads=2)
+        self.third = GPSLayer(CHANNELS, layer())
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, batch: Tensor) -> Tensor:
         x = self.first(x, edge_index).relu()
@@ -162,9 +167,9 @@ def test_weights_survive_copying_and_are_reset(mixer):
 
 
 def test_repr():
-    conv = SliceSortConv(16, heads=4, align="pivot")
-    assert repr(conv) == "SliceSortConv(16, heads=4, mixer=sort_attn, order=ascending, align=pivot)"
-    assert repr(SliceSortConv(16, mixer="qkv")) == "SliceSortConv(16, heads=1, mixer=qkv)"
+    conv = SliceSortConv(16, 8, heads=4, mixer="sort", align="pivot")
+    assert repr(conv) == "SliceSortConv(16, 8, heads=4, mixer=sort, order=ascending, align=pivot)"
+    assert repr(SliceSortConv(16)) == "SliceSortConv(16, 16, heads=1, mixer=quantile_attn)"
 
 
 def test_compiles():
@@ -173,18 +178,167 @@ def test_compiles():
     torch.testing.assert_close(run(compiled, graphs), run(conv, graphs))
 
 
+def mixers_of_the_readme() -> dict[str, tuple[str, str]]:
+    """Of each mixer in the table: whether it is equivariant, and whether it needs all pairs."""
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `.*` \| (yes|no) \| (yes|no) \|$", text, re.MULTILINE)
+    rows += re.findall(r"^\| `(\w+)` \| `.*`,.*\| (yes|no) \| (yes|no) \|$", text, re.MULTILINE)
+    return {mixer: (equivariant, pairs) for mixer, equivariant, pairs in rows}
+
+
+def test_the_table_of_the_readme_has_every_mixer():
+    assert mixers_of_the_readme().keys() == MIXERS.keys()
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_the_table_of_the_readme_is_right(mixer):
+    equivariant, pairs = mixers_of_the_readme()[mixer]
+    conv = layer(mixer=mixer)
+    assert (conv.structural_bias is not None) == (pairs == "yes")
+    trees = [with_states(random_graph(n, seed=n, extra_edges=0), n) for n in (7, 4, 12)]
+    expected = nullcontext() if equivariant == "yes" else pytest.raises(AssertionError)
+    with expected:
+        assert_permutation_equivariant(conv, trees, run, permute=renumbered, atol=1e-5, rtol=0)
+
+
+def test_the_default_is_permutation_equivariant():
+    trees = [with_states(random_graph(n, seed=n, extra_edges=0), n) for n in (7, 4, 12)]
+    torch.manual_seed(0)
+    conv = SliceSortConv(CHANNELS, heads=2, edge_vocabulary=OGB_BONDS)
+    assert_permutation_equivariant(conv, trees, run, permute=renumbered, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_input_and_output_have_sizes_of_their_own(mixer):
+    batch = Batch.from_data_list(some_graphs())
+    options = {"heads": 2, "edge_vocabulary": OGB_BONDS, "mixer": mixer}
+    torch.manual_seed(0)
+    conv = SliceSortConv(CHANNELS, 6, **options)
+    lazy = SliceSortConv(-1, 6, **options)
+    arguments = (batch.x, batch.edge_index, batch.edge_attr, batch.batch)
+    assert conv(*arguments).shape == lazy(*arguments).shape == (batch.num_nodes, 6)
+    assert repr(lazy) == repr(conv)
+    lazy.load_state_dict(conv.state_dict())
+    assert torch.equal(lazy(*arguments), conv(*arguments))
+    fresh = SliceSortConv(-1, 6, **options)
+    fresh.load_state_dict(conv.state_dict())  # before the first input
+    fresh.reset_parameters()
+    assert fresh(*arguments).shape == (batch.num_nodes, 6)
+
+
+def test_a_lazy_layer_needs_its_output_size():
+    with pytest.raises(ValueError, match="in_channels = -1 needs out_channels"):
+        SliceSortConv(-1)
+
+
+def test_bipartite_sizes_are_refused():
+    with pytest.raises(ValueError, match=r"in_channels = \(4, 8\), .* no bipartite graphs"):
+        SliceSortConv((4, 8), 8)
+
+
 EDGES = torch.tensor([[0, 1], [1, 0]])
+X = torch.randn(2, CHANNELS)
+SPARSE = torch.eye(2).to_sparse()
 
 
 @pytest.mark.parametrize(
-    ("x", "batch", "message"),
+    ("arguments", "named", "message"),
     [
-        (torch.randn(2, 7), None, r"x has shape \[2, 7\]"),
-        (torch.randn(0, CHANNELS), None, "x has no rows"),
-        (torch.randn(2, CHANNELS), torch.zeros(3), r"batch has shape \[3\]"),
-        (torch.randn(2, CHANNELS), torch.tensor([1, 0]), "batch is not sorted"),
+        ((torch.randn(2, 7), EDGES), {}, r"x has shape \[2, 7\]"),
+        ((torch.randn(0, CHANNELS), EDGES), {}, "x has no rows"),
+        ((X, EDGES), {"batch": torch.zeros(3)}, r"batch has shape \[3\]"),
+        ((X, EDGES), {"batch": torch.tensor([1, 0])}, "batch is not sorted"),
+        (((X, X), EDGES), {}, "x is a tuple, .* no bipartite graphs"),
+        ((X, SPARSE), {}, r"sparse adjacency matrix, .*to_edge_index\(adj\)"),
+        ((X, EDGES), {"edge_weight": torch.ones(2)}, "weights are edge features: .*edge_dim=1"),
+        ((X, EDGES, torch.zeros(2, dtype=torch.int64)), {}, "by name, as batch=batch"),
+        ((X, EDGES, torch.zeros(2, 3)), {}, r"edge_attr of shape \[2, 3\] is given.*edge_dim"),
     ],
 )
-def test_wrong_input_is_named(x, batch, message):
-    with pytest.raises(ValueError, match=message):
-        SliceSortConv(CHANNELS)(x, EDGES, batch=batch)
+def test_wrong_input_is_named(arguments, named, message):
+    for mixer in ("quantile_attn", "sort"):
+        with pytest.raises(ValueError, match=message):
+            SliceSortConv(CHANNELS, mixer=mixer)(*arguments, **named)
+
+
+def test_edge_weights_are_edge_features():
+    conv = SliceSortConv(CHANNELS, edge_dim=1)
+    weights = torch.tensor([0.5, 2.0])
+    assert torch.equal(conv(X, EDGES, weights), conv(X, EDGES, weights.unsqueeze(-1)))
+
+
+# Containers that hand `batch` on.
+
+
+def gps_with_slice_sort() -> torch.nn.Module:
+    """PyG's own layer, with our attention in its slot."""
+    found = GPSConv(CHANNELS, GCNConv(CHANNELS, CHANNELS), heads=2)
+    found.attn = SliceSortAttention(CHANNELS)
+    return found
+
+
+class InSequence(torch.nn.Module):
+    """PyG's Sequential, which hands on what its signature names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        conv = (SliceSortConv(CHANNELS, heads=2), "x, edge_index, edge_attr, batch -> x")
+        self.layers = Sequential("x, edge_index, edge_attr, batch", [conv])
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor) -> Tensor:
+        return self.layers(x, edge_index, None, batch)
+
+
+CONTAINERS = {
+    "PyG's GPSConv": gps_with_slice_sort,
+    "PyG's Sequential": InSequence,
+    "GPSLayer of a conv": lambda: GPSLayer(CHANNELS, SliceSortConv(CHANNELS, heads=2)),
+    "GPSLayer of PyG's conv": lambda: GPSLayer(CHANNELS, GCNConv(CHANNELS, CHANNELS)),
+    "GPSLayer alone": lambda: GPSLayer(CHANNELS),
+    "GPSLayer of a graph norm": lambda: GPSLayer(
+        CHANNELS, SliceSortConv(CHANNELS), norm="layer_norm", norm_kwargs={"mode": "graph"}
+    ),
+    "GPSLayer without norm": lambda: GPSLayer(CHANNELS, attn=SliceSort(CHANNELS), norm=None),
+}
+
+
+def run_container(layer: torch.nn.Module, graphs: list[Data]) -> list[Tensor]:
+    batch = Batch.from_data_list(graphs)
+    out = layer(batch.x, batch.edge_index, batch=batch.batch)
+    return list(out.split([g.num_nodes for g in graphs]))
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_a_container_keeps_the_graphs_of_a_batch_apart(name):
+    torch.manual_seed(0)
+    layer = CONTAINERS[name]().eval()
+    assert_padding_invariant(layer, some_graphs(), run_container, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in CONTAINERS if name != "GPSLayer without norm"])
+def test_a_container_is_permutation_equivariant(name):
+    torch.manual_seed(0)
+    layer, graphs = CONTAINERS[name]().eval(), some_graphs()
+    assert_permutation_equivariant(
+        layer, graphs, run_container, permute=renumbered, rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_every_parameter_of_a_container_has_a_gradient(name):
+    torch.manual_seed(0)
+    layer = CONTAINERS[name]()
+    batch = Batch.from_data_list(some_graphs())
+    target = torch.randn(batch.x.shape)
+    (layer(batch.x, batch.edge_index, batch=batch.batch) * target).sum().backward()
+    for key, parameter in layer.named_parameters():
+        assert bool(parameter.grad.any()), key
+    before = [parameter.clone() for parameter in layer.parameters()]
+    reset(layer)
+    after = zip(before, layer.parameters(), strict=True)
+    assert any(not torch.equal(a, b) for a, b in after)
+
+
+def test_an_attention_that_cannot_take_batch_is_refused():
+    with pytest.raises(TypeError, match="attn is a Linear, whose forward has no argument batch"):
+        GPSLayer(CHANNELS, attn=torch.nn.Linear(CHANNELS, CHANNELS))

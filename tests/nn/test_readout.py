@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import GATConv, MessagePassing, PNAConv, SAGEConv
+from torch_geometric.nn.aggr import QuantileAggregation
+from torch_geometric.nn.resolver import aggregation_resolver
 
 from slicegraph.nn import GraphReadout, SequenceReadout, SliceSortAggregation
 from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
@@ -74,10 +76,12 @@ def test_leading_dimensions_are_kept(k):
     torch.testing.assert_close(SliceSortAggregation(k)(x, INDEX), expected)
 
 
-def test_quantiles_join_the_dimension_after_the_aggregated_one():
+def test_the_elements_may_be_at_another_dimension():
     x = random(14, 2, 3)
-    expected = expected_output(list(x.flatten(1).split(LENGTHS)), 4).view(5, 4 * 2, 3)
-    torch.testing.assert_close(SliceSortAggregation(4)(x, INDEX, dim=0), expected)
+    expected = expected_output(list(x.flatten(1).split(LENGTHS)), 1).view(5, 2, 3)
+    torch.testing.assert_close(SliceSortAggregation(1)(x, INDEX, dim=0), expected)
+    with pytest.raises(ValueError, match=r"k = 4 .* shape \[14, 2, 3\] at dim = 0: .* use k = 1"):
+        SliceSortAggregation(4)(x, INDEX, dim=0)
     x = random(3, 14)
     expected = expected_output(list(x.T.split(LENGTHS)), 4).view(5, 4, 3).permute(2, 0, 1)
     torch.testing.assert_close(SliceSortAggregation(4)(x, INDEX, dim=-1), expected)
@@ -133,6 +137,51 @@ def test_aggregates_messages():
     neighbours = [x[[3]], x[[0, 2, 3]], x[[1, 0]], x[[]]]
     out = Neighbours(aggr=SliceSortAggregation(3))(x, edge_index)
     torch.testing.assert_close(out, expected_output(neighbours, 3))
+
+
+EDGES = torch.tensor([[0, 1, 2, 3, 0, 3], [1, 2, 1, 1, 2, 0]])
+
+
+@pytest.mark.parametrize("query", ["slicesort", "SliceSort", "slice_sort", "SliceSortAggregation"])
+def test_a_string_names_it(query):
+    found = aggregation_resolver(query, k=3)
+    assert isinstance(found, SliceSortAggregation)
+    assert found.k == 3
+    assert aggregation_resolver(query).k == 1
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("in_channels", [4, -1])
+def test_graphsage_has_room_for_every_k(k, in_channels):
+    x = random(4, 4).float()
+    conv = SAGEConv(in_channels, 2, aggr="slicesort", aggr_kwargs={"k": k}, root_weight=False)
+    neighbours = [x[[3]], x[[0, 2, 3]], x[[1, 0]], x[[]]]
+    found = conv(x, EDGES)
+    assert conv.lin_l.weight.shape == (2, k * 4)
+    torch.testing.assert_close(found, conv.lin_l(expected_output_of(neighbours, k)))
+
+
+def expected_output_of(sets: list[Tensor], k: int) -> Tensor:
+    return expected_output([rows.double() for rows in sets], k).float()
+
+
+def test_layers_with_towers_and_heads_have_room_for_one():
+    x, degrees = random(4, 4).float(), torch.tensor([1, 1, 1, 1])
+    conv = PNAConv(4, 2, ["mean", "slicesort"], ["identity", "amplification"], degrees, towers=2)
+    assert conv(x, EDGES).shape == (4, 2)
+    conv = PNAConv(4, 2, [SliceSortAggregation(3)], ["identity"], degrees, towers=2)
+    with pytest.raises(ValueError, match=r"k = 3 quantiles .* use k = 1"):
+        conv(x, EDGES)
+    conv = GATConv(4, 2, heads=2, aggr="slicesort", aggr_kwargs={"k": 3})
+    with pytest.raises(ValueError, match=r"k = 3 quantiles .* use k = 1"):
+        conv(x, EDGES)
+
+
+def test_the_quantiles_are_those_of_pyg():
+    perm = torch.randperm(14, generator=torch.Generator().manual_seed(1))
+    x, levels = random(14, 3).float(), [0.0, 0.25, 0.5, 0.75, 1.0]
+    expected = QuantileAggregation(levels)(x[perm], INDEX[perm], dim_size=5)
+    torch.testing.assert_close(SliceSortAggregation(5)(x[perm], INDEX[perm], dim_size=5), expected)
 
 
 def test_compiles_to_one_graph():

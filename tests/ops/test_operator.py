@@ -143,3 +143,34 @@ def test_only_the_operator_file_uses_private_names_of_torch() -> None:
     for file in Path(operator.__file__).parent.glob("*.py"):
         if file.name != "operator.py":
             assert not re.search(r"torch\._[a-zA-Z]", file.read_text()), file.name
+
+
+WITHOUT_KERNELS = """
+import warnings
+from pathlib import Path
+import torch
+Path.exists = lambda path, **_: False  # the library was not built
+warnings.simplefilter("always")
+from slicegraph.nn import SliceSort
+from slicegraph.ops import column_sort, use_backend
+print("imported")
+with use_backend("reference"):
+    column_sort(torch.randn(2, 3, 4))
+print("forced")
+for _ in range(3):
+    SliceSort(4)(torch.randn(2, 3, 4))
+    with use_backend("reference"):
+        column_sort(torch.randn(2, 3, 4))
+print("used")
+"""
+
+
+def test_without_kernels_there_is_one_warning_at_first_use() -> None:
+    environment = {name: v for name, v in os.environ.items() if name != "SLICEGRAPH_BACKEND"}
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_KERNELS], env=environment, capture_output=True, text=True
+    )
+    assert result.stdout.split() == ["imported", "forced", "used"], result.stderr
+    warned = [line for line in result.stderr.splitlines() if "RuntimeWarning" in line]
+    assert len(warned) == 1
+    assert "the C++ kernels were not built; install again with a C++ compiler" in warned[0]

@@ -209,10 +209,14 @@ def test_autocast_leaves_the_type_as_it_is(backend):
         assert torch.equal(pair_mix(weights, values, ptr), expected)
 
 
-def test_forward_mode_is_refused_and_not_silently_wrong():
+def test_forward_mode_is_linear_in_the_values():
     weights, values, ptr = mix_inputs([2, 3], 2, 5)
-    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="jvp"):
-        pair_mix(weights, forward_ad.make_dual(values, torch.ones_like(values)), ptr)
+    tangent = torch.randn_like(values)
+    with forward_ad.dual_level():
+        found = forward_ad.unpack_dual(
+            pair_mix(weights, forward_ad.make_dual(values, tangent), ptr)
+        ).tangent
+    torch.testing.assert_close(found, pair_mix(weights, tangent, ptr))
 
 
 @needs_kernels
