@@ -2,7 +2,10 @@
 
 import sys
 
-from slicegraph.cli import main
-
 if __name__ == "__main__":
+    try:
+        from slicegraph.cli import main
+    except KeyboardInterrupt:  # torch takes seconds to import
+        print("slicegraph: stopped", file=sys.stderr)
+        sys.exit(130)
     sys.exit(main())

@@ -16,6 +16,11 @@ from filelock import FileLock, Timeout
 DAMAGE: tuple[type[Exception], ...] = (UnpicklingError, RuntimeError, EOFError, ValueError)
 DAMAGE += (TypeError, LookupError, AttributeError, AssertionError, ArithmeticError, struct.error)
 
+
+class FolderBusy(ValueError):
+    """Another process holds the lock of a folder."""
+
+
 PATIENCE = 2.0  # seconds to wait for a lock: a killed process may take a moment to give it up
 
 
@@ -67,7 +72,7 @@ def folder_lock(path: str | Path, patience: float = PATIENCE) -> Iterator[None]:
     The system releases the lock when the process is killed.
 
     Raises:
-        ValueError: another process holds the lock for more than `patience` seconds.
+        FolderBusy: another process holds the lock for more than `patience` seconds.
 
     Example:
         >>> with folder_lock(folder / "prepare.lock"):
@@ -79,7 +84,7 @@ def folder_lock(path: str | Path, patience: float = PATIENCE) -> Iterator[None]:
         lock.acquire()
     except Timeout:
         busy = f"another process is preparing {str(path.parent)!r}"
-        raise ValueError(f"{busy}; wait for it or choose another folder") from None
+        raise FolderBusy(f"{busy}; wait for it or choose another folder") from None
     try:
         yield
     finally:

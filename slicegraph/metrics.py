@@ -1,6 +1,8 @@
-"""Scores accumulated batch by batch, by OGB or scikit-learn, and OGB's leaderboard files."""
+"""Scores accumulated batch by batch, scores with intervals, and OGB's leaderboard files."""
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+
+__all__ = ["METRICS", "Evaluator", "Metric", "evaluator", "write_submission"]
 
 
 class Metric(NamedTuple):
@@ -99,8 +103,8 @@ class Evaluator:
                 raise ValueError(f"Evaluator: {self.name} {problem}")
         elif not scored.all():
             problem = f"target {scored.argmin()} has no label among {len(labels)} molecules"
-            reason = "the labels of OGB's test splits are not published"
-            raise ValueError(f"Evaluator: {problem}, {self.name} is not defined; {reason}")
+            hidden = "; the labels of OGB's test splits are not published" if self._judge else ""
+            raise ValueError(f"Evaluator: {problem}, {self.name} is not defined{hidden}")
         if self._judge is not None:
             if self._judge in _LSC:  # takes one target without gaps
                 labels, values = labels[known], values[known]
@@ -120,6 +124,228 @@ class Evaluator:
             expected = f"expected [n, {self.num_targets}]"
             raise ValueError(f"Evaluator: {name} has shape {list(array.shape)}, {expected}")
         return array
+
+
+# Each score takes labels [n] and predictions, and returns a function of whole weights [R, n] that
+# gives [R] scores, NaN where they are not defined. A bootstrap resample of the rows is a row of
+# weights: what does not depend on it, such as an order, is found once.
+Resampled = Callable[[np.ndarray], np.ndarray]
+Score = Callable[[np.ndarray, np.ndarray], Resampled]
+
+
+def _mean_of(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return weights @ values / weights.sum(1)
+
+
+def _mae(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    return partial(_mean_of, np.abs(predicted - true))
+
+
+def _rmse(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    squares = (predicted - true) ** 2
+    return lambda weights: np.sqrt(_mean_of(squares, weights))
+
+
+def _r2(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    errors, centred = (predicted - true) ** 2, true - true.mean()
+    squares = centred**2
+    least = 1e-14 * squares.max()  # equal labels leave a spread of rounding errors
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        spread = _mean_of(squares, weights) - _mean_of(centred, weights) ** 2
+        return 1 - _mean_of(errors, weights) / np.where(spread > least, spread, np.nan)
+
+    return score
+
+
+def _spearman(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    both = _Sorted(true), _Sorted(predicted)
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        ranks = []
+        for one in both:
+            sums = one.sums(weights)  # equal values have the mean of their ranks
+            ranks.append(
+                (np.cumsum(sums, 1) - sums / 2 - weights.sum(1)[:, None] / 2)[:, one.place]
+            )
+        x, y = ranks
+        products = [np.einsum("rn,rn,rn->r", weights, a, b) for a, b in ((x, y), (x, x), (y, y))]
+        return products[0] / np.sqrt(products[1] * products[2])
+
+    return score
+
+
+def _rocauc(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    """Of one class against the others, or the mean over the classes if they are in columns."""
+    if predicted.ndim == 2:
+        each = [_rocauc(true == k, predicted[:, k]) for k in range(predicted.shape[1])]
+        return lambda weights: np.mean([score(weights) for score in each], axis=0)
+    order, own = _Sorted(predicted), true == 1
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        hits, misses = order.sums(weights * own), order.sums(weights * ~own)
+        above = hits.sum(1, keepdims=True) - np.cumsum(hits, 1) + hits / 2
+        return (misses * above).sum(1) / (hits.sum(1) * misses.sum(1))
+
+    return score
+
+
+def _prauc(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    """The average precision; undefined, as ROC-AUC, without both classes."""
+    order, own = _Sorted(-predicted), true == 1
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        hits, misses = order.sums(weights * own), order.sums(weights * ~own)
+        found, taken = np.cumsum(hits, 1), np.cumsum(hits + misses, 1)
+        total = (hits * found / np.maximum(taken, 1)).sum(1) / hits.sum(1)
+        return np.where(misses.sum(1) > 0, total, np.nan)
+
+    return score
+
+
+def _classes(predicted: np.ndarray) -> np.ndarray:
+    return predicted.argmax(1) if predicted.ndim == 2 else (predicted >= 0.5).astype(np.int64)
+
+
+def _accuracy(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    return partial(_mean_of, _classes(predicted) == true)
+
+
+def _mcc(true: np.ndarray, predicted: np.ndarray) -> Resampled:
+    """Matthews' correlation; 0 if all predictions are equal, undefined if all labels are."""
+    chosen = _classes(predicted)
+    classes, right = np.union1d(true, chosen), chosen == true
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        counts = weights.sum(1)
+        labels, guesses = (weights @ (own[:, None] == classes) for own in (true, chosen))
+        covariance = counts * (weights @ right) - (labels * guesses).sum(1)
+        of_labels, of_guesses = (counts**2 - (own**2).sum(1) for own in (labels, guesses))
+        found = covariance / np.sqrt(of_labels * np.maximum(of_guesses, 1))  # whole numbers
+        return np.where(of_labels > 0, found, np.nan)
+
+    return score
+
+
+class _Sorted:
+    """The order of values: sums weights ``[R, n]`` over equal ones, in ascending order."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.order = np.argsort(values, kind="stable")
+        self.starts = np.flatnonzero(np.diff(values[self.order], prepend=-np.inf) > 0)
+        self.place = np.empty(len(values), np.int64)  # of each value among the different ones
+        counts = np.diff(self.starts, append=len(values))
+        self.place[self.order] = np.repeat(np.arange(len(self.starts)), counts)
+
+    def sums(self, weights: np.ndarray) -> np.ndarray:
+        return np.add.reduceat(weights[:, self.order], self.starts, axis=1)
+
+
+SCORES: dict[str, dict[str, Score]] = {
+    "regression": {"mae": _mae, "rmse": _rmse, "r2": _r2, "spearman": _spearman},
+    "binary": {"rocauc": _rocauc, "prauc": _prauc, "mcc": _mcc, "accuracy": _accuracy},
+    "multiclass": {"accuracy": _accuracy, "rocauc": _rocauc, "mcc": _mcc},
+}
+TITLES = {"mae": "MAE", "rmse": "RMSE", "r2": "R²", "spearman": "Spearman", "rocauc": "ROC-AUC"}
+TITLES |= {"prauc": "PR-AUC", "mcc": "MCC", "accuracy": "accuracy"}
+_UNDEFINED = {
+    "r2": "all {n} labels are equal",
+    "spearman": "all {n} labels or predictions are equal",
+    "rocauc": "the {n} labels are not of every class",
+    "prauc": "the {n} labels are not of every class",
+    "mcc": "all {n} labels are of one class",
+}
+_MOST_WEIGHTS, _WEIGHTS_AT_ONCE, _LEAST_RESAMPLES = 10_000_000, 2_000_000, 100
+_MOST_ROWS = 100_000  # that are resampled; the interval of more is scaled by the square root
+_TOO_FEW = "too few labels for an interval"
+_LEAST_LABELS, _FEW_LABELS = 3, 10  # for any interval, and for one of zero width
+
+
+def all_metrics(
+    kind: str, true: ArrayLike, predicted: ArrayLike, seed: int = 0, resamples: int = 1000
+) -> dict[str, Any]:
+    """Score the predictions of one target, with 95 % bootstrap percentile intervals.
+
+    Args:
+        kind: "regression", "binary" or "multiclass".
+        true: ``[n]`` labels; NaN is a gap and does not count.
+        predicted: ``[n]`` values, ``[n]`` probabilities of class 1, or ``[n, classes]``
+            probabilities.
+        seed: the seed of the resamples.
+        resamples: how many times the rows are drawn; fewer (at least 100) for many rows, and at
+            most 100,000 of these, so that it takes a few seconds.
+
+    Returns:
+        ``n``, the number of labels; for binary labels ``positives``; and each of `SCORES[kind]` as
+        ``{"value", "low", "high"}``, or ``{"value": None, "reason"}`` if it is not defined; low and
+        high are None, with a reason, if there are too few labels or no resample has the score. The
+        values are those of scikit-learn and scipy.
+
+    Example:
+        >>> all_metrics("regression", [1.0, 2.0, 4.0], [1.5, 2.0, 3.0])["mae"]["value"]
+        0.5
+    """
+    labels, values = np.asarray(true, np.float64), np.asarray(predicted, np.float64)
+    labels, values = labels[known := ~np.isnan(labels)], values[known]
+    n, scores = len(labels), SCORES[kind]
+    found: dict[str, Any] = {"n": n}
+    if kind == "binary":
+        found["positives"] = int((labels == 1).sum())
+    if not n:
+        return found | {name: {"value": None, "reason": "there are no labels"} for name in scores}
+    random = np.random.default_rng(seed)
+    rows_drawn = min(n, _MOST_ROWS)
+    least = _MOST_WEIGHTS // (rows_drawn * (values.size // n))
+    count = min(resamples, max(_LEAST_RESAMPLES, least))
+    parts: list[list[np.ndarray]] = []
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ready = [score(labels, values) for score in scores.values()]
+        single = centre = [score(np.ones((1, n)))[0] for score in ready]
+        if n > _MOST_ROWS:
+            some = random.choice(n, _MOST_ROWS, replace=False)
+            ready = [score(labels[some], values[some]) for score in scores.values()]
+            centre = [score(np.ones((1, _MOST_ROWS)))[0] for score in ready]
+        while count > 0:
+            rows = min(count, max(1, _WEIGHTS_AT_ONCE // rows_drawn))
+            drawn = random.integers(0, rows_drawn, (rows, rows_drawn))
+            drawn += rows_drawn * np.arange(rows)[:, None]
+            weights = np.bincount(drawn.ravel(), minlength=rows * rows_drawn) * 1.0
+            weights = weights.reshape(rows, rows_drawn)
+            parts.append([score(weights) for score in ready])
+            count -= rows
+    each = zip(scores, single, centre, zip(*parts, strict=True), strict=True)
+    for name, value, middle, drawn_values in each:
+        if np.isnan(value):
+            reason = _UNDEFINED[name].format(n=n) if n > 1 else "there is only 1 label"
+            found[name] = {"value": None, "reason": reason}
+            continue
+        resampled = np.concatenate(drawn_values)
+        if n > _MOST_ROWS:  # a score of n rows varies less than that of some of them
+            resampled = value + (resampled - middle) * np.sqrt(_MOST_ROWS / n)
+        reason, low, high = "", None, None
+        if not np.isnan(resampled).all():
+            low, high = map(float, np.nanpercentile(resampled, [2.5, 97.5]))
+        if name == "mcc" and len(np.unique(_classes(values))) == 1:
+            reason = "all predictions are of one class"
+        elif n < _LEAST_LABELS or (low is not None and low == high and n < _FEW_LABELS):
+            reason = _TOO_FEW
+        elif low is None:
+            reason = f"no resample of the {n} labels has this score"
+        found[name] = {"value": float(value), "low": low, "high": high}
+        if reason:
+            found[name] |= {"low": None, "high": None, "reason": reason}
+    return found
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a number of things, whose noun is given in the plural.
+
+    Example:
+        >>> counted(1, "molecules"), counted(1200, "rows")
+        ('1 molecule', '1,200 rows')
+    """
+    words = [word.removesuffix("s") for word in noun.split()] if count == 1 else [noun]
+    return f"{count:,} {' '.join(words)}"
 
 
 def evaluator(name: str) -> Evaluator:

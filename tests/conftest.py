@@ -2,7 +2,14 @@
 
 import os
 
+import pytest
 import torch
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tables that tests prepare do not go to the user's cache."""
+    os.environ["SLICEGRAPH_CACHE"] = str(tmp_path_factory.mktemp("cache"))

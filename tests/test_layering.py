@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import importlib
 import json
 import subprocess
 import sys
@@ -9,19 +10,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import slicegraph
 
 # A room is a file or folder of the package; `data` is a room for each of its files. A room may
 # import itself, the version of the package and these. A new room is a new line.
-DATA = {"files", "data.smiles", "data.table", "data.store"}
+DATA = {"files", "data.smiles", "data.table", "data.columns", "data.store"}
 ALL_DATA = {
     *DATA,
     "data",
     "data.pool",
+    "data.molecules",
     "data.prepare",
     "data.batch",
     "data.splits",
+    "data.summary",
     "data.datasets",
 }
 FEEDS = {*ALL_DATA, "ops", "transforms", "metrics", "registry", "vocabulary"}
@@ -34,17 +38,29 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ops": set(),
     "nn": {"ops"},
     "models": {"ops", "nn", "files", "vocabulary"},
+    "graphgym": {"nn", "models", "vocabulary"},
     "testing": {"ops", "nn"},
     "transforms": {"ops"},
     "metrics": set(),
     "data.smiles": {"vocabulary"},
     "data.table": {"files", "data.smiles"},
+    "data.columns": {"data.table"},
     "data.store": {"files", "data.smiles"},
     "data.pool": set(),
-    "data.prepare": {*DATA, "data.pool"},
+    "data.molecules": {"data.smiles", "data.pool"},
+    "data.prepare": {*DATA, "data.pool", "data.molecules"},
     "data.batch": {*DATA, "ops", "transforms"},
-    "data.splits": {"metrics"},
-    "data.datasets": {*DATA, "data.prepare", "data.splits", "metrics", "registry"},
+    "data.splits": {"files", "data.columns", "data.molecules", "metrics"},
+    "data.summary": {"data.molecules", "data.splits", "data.store", "metrics"},
+    "data.datasets": {
+        *DATA,
+        "data.molecules",
+        "data.prepare",
+        "data.splits",
+        "data.summary",
+        "metrics",
+        "registry",
+    },
     "data": ALL_DATA,
     "predict": {"nn", "models", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
@@ -217,3 +233,42 @@ print(json.dumps(found))
 )
 def test_nothing_heavy_is_imported(imported, module, forbidden):
     assert not forbidden & imported[module]  # pandas is imported by PyG itself
+
+
+def test_submodules_are_imported_when_they_are_used():
+    code = """
+import sys
+import slicegraph
+assert "torch" not in sys.modules
+names = dir(slicegraph)
+assert {"load", "train", "nn", "ops", "models", "data", "transforms"} <= set(names), names
+assert names == sorted(names)
+assert slicegraph.nn.SliceSort is sys.modules["slicegraph.nn.slice_sort"].SliceSort
+assert "rdkit" not in sys.modules and "lightning" not in sys.modules
+assert callable(slicegraph.load)
+for name in names:
+    if name != "graphgym":  # which warns without yacs
+        getattr(slicegraph, name)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+PUBLIC = ["ops", "nn", "models", "data", "predict", "train", "tasks", "report", "analysis"]
+
+
+@pytest.mark.parametrize("name", [*PUBLIC, "transforms", "testing", "metrics", "vocabulary"])
+def test_every_public_module_lists_its_names(name):
+    module = importlib.import_module(f"slicegraph.{name}")
+    assert len(set(module.__all__)) == len(module.__all__)
+    for public in module.__all__:
+        assert getattr(module, public).__doc__ or isinstance(getattr(module, public), tuple)
+
+
+@pytest.mark.parametrize("name", ["nn", "models"])
+def test_the_call_of_every_module_is_documented(name):
+    module = importlib.import_module(f"slicegraph.{name}")
+    for public in module.__all__:
+        kind = getattr(module, public)
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+            assert kind.forward.__doc__, public
+            assert ":" in kind.forward.__doc__, public

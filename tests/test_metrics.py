@@ -1,12 +1,14 @@
-"""OGB's evaluators batch by batch, and the leaderboard file."""
+"""OGB's evaluators batch by batch, scores with intervals, and the leaderboard file."""
 
 import numpy as np
 import pytest
 import torch
 from ogb.graphproppred import Evaluator as GraphEvaluator
 from ogb.lsc import PCQM4MEvaluator, PCQM4Mv2Evaluator
+from scipy import stats
+from sklearn import metrics as peer
 
-from slicegraph.metrics import Evaluator, evaluator, write_submission
+from slicegraph.metrics import SCORES, Evaluator, all_metrics, counted, evaluator, write_submission
 
 LSC = {"pcqm4m": PCQM4MEvaluator, "pcqm4m-v2": PCQM4Mv2Evaluator}
 NAN, INF = float("nan"), float("inf")
@@ -204,3 +206,149 @@ def test_file_that_does_not_read_back_is_not_left_behind(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="does not read back"):
         write_submission(NAME, SPLIT, np.ones(COUNT), ORDER, ORDER, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# With ties, gaps in the labels, and a class that is predicted but has no label.
+THREE = np.array([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]] * 2)
+SCORED = {
+    "regression": ([1.0, 2.0, 2.0, 5.0, -3.0, NAN], [1.5, 2.0, 1.5, 4.0, 0.0, 9.0]),
+    "binary": ([0, 1, 1, 0, 1, NAN], [0.2, 0.9, 0.2, 0.6, 0.5, 0.1]),
+    "multiclass": ([0, 1, 2, 2, 0, 1, 1, NAN], THREE),
+}
+PEERS = {
+    ("regression", "mae"): peer.mean_absolute_error,
+    ("regression", "rmse"): peer.root_mean_squared_error,
+    ("regression", "r2"): peer.r2_score,
+    ("regression", "spearman"): lambda true, predicted: stats.spearmanr(true, predicted)[0],
+    ("binary", "rocauc"): peer.roc_auc_score,
+    ("binary", "prauc"): peer.average_precision_score,
+    ("binary", "mcc"): lambda true, chance: peer.matthews_corrcoef(true, chance >= 0.5),
+    ("binary", "accuracy"): lambda true, chance: peer.accuracy_score(true, chance >= 0.5),
+    ("multiclass", "accuracy"): lambda true, chances: peer.accuracy_score(true, chances.argmax(1)),
+    ("multiclass", "rocauc"): lambda true, c: peer.roc_auc_score(true, c, multi_class="ovr"),
+    ("multiclass", "mcc"): lambda true, chances: peer.matthews_corrcoef(true, chances.argmax(1)),
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), PEERS)
+def test_score_and_resamples_are_what_scikit_learn_and_scipy_compute(kind, name):
+    true, predicted = (np.array(values, float) for values in SCORED[kind])
+    known = ~np.isnan(true)
+    found, expected = all_metrics(kind, true, predicted), PEERS[kind, name]
+    true, predicted = true[known], predicted[known]
+    assert found["n"] == len(true)
+    assert found[name]["value"] == pytest.approx(expected(true, predicted))
+    assert found[name]["low"] <= found[name]["value"] <= found[name]["high"]
+    drawn = np.array([[0, 1, 2, 3, 3], [1, 0, 2, 2, 4], [0, 3, 4, 2, 1]])
+    weights = np.stack([np.bincount(rows, minlength=len(true)) for rows in drawn])
+    resampled = SCORES[kind][name](true, predicted)(weights.astype(float))
+    assert resampled == pytest.approx([expected(true[rows], predicted[rows]) for rows in drawn])
+
+
+def test_interval_is_that_of_scipys_bootstrap():
+    true, predicted = random(60, seed=1), random(60, seed=2)
+    found = all_metrics("regression", true, predicted)["mae"]
+    error = np.abs(true - predicted)
+    options = {"method": "percentile", "n_resamples": 4000, "rng": np.random.default_rng(5)}
+    expected = stats.bootstrap((error,), np.mean, **options).confidence_interval
+    width = expected.high - expected.low
+    assert (found["low"], found["high"]) == pytest.approx(tuple(expected), abs=0.1 * width)
+
+
+def test_the_interval_of_many_rows_is_as_narrow_as_they_make_it():
+    error = random(400_000, seed=3)
+    found = all_metrics("regression", np.zeros(400_000), error)["mae"]
+    expected = 2 * 1.96 * np.abs(error).std() / np.sqrt(400_000)
+    assert found["high"] - found["low"] == pytest.approx(expected, rel=0.3)
+    assert found["low"] < found["value"] < found["high"]
+
+
+def test_intervals_depend_on_the_seed_alone():
+    once, again, other = (all_metrics("binary", *SCORED["binary"], seed=s) for s in (0, 0, 1))
+    assert once == again
+    assert once["accuracy"]["value"] == other["accuracy"]["value"]
+
+
+def test_many_rows_are_drawn_less_often(monkeypatch):
+    drawn = []
+
+    def count_rows(weights):
+        drawn.append(len(weights))
+        return np.ones(len(weights))
+
+    monkeypatch.setitem(SCORES, "regression", {"mae": lambda true, predicted: count_rows})
+    for count in (10, 100_000, 500_000):
+        drawn.clear()
+        all_metrics("regression", np.zeros(count), np.zeros(count))
+        assert sum(drawn[1:]) == {10: 1000, 100_000: 100, 500_000: 101}[count]
+        assert min(count, 100_000) * max(drawn) <= 2_000_000
+
+
+def test_an_interval_without_any_resample_is_none_with_a_reason():
+    true, predicted = [1] + [0] * 11, np.linspace(0.9, 0.1, 12)
+    each = (all_metrics("binary", true, predicted, s, resamples=1)["rocauc"] for s in range(20))
+    none = next(found for found in each if found["low"] is None)
+    assert (none["value"], none["high"]) == (1.0, None)
+    assert none["reason"] == "no resample of the 12 labels has this score"
+
+
+@pytest.mark.parametrize(
+    ("kind", "true", "predicted", "reasons"),
+    [
+        ("regression", [NAN, NAN], [1.0, 2.0], dict.fromkeys(("mae", "r2"), "no labels")),
+        ("regression", [2.1], [1.0], {"r2": "there is only 1 label"}),
+        ("regression", [2.1] * 3, [1.0, 2.0, 3.0], {"r2": "all 3 labels are equal"}),
+        ("regression", [1.0, 2.0], [5.0, 5.0], {"spearman": "2 labels or predictions are equal"}),
+        (
+            "binary",
+            [1, 1],
+            [0.1, 0.2],
+            {"rocauc": "every class", "mcc": "of one class"},
+        ),
+        ("binary", [0, 0], [0.1, 0.2], {"prauc": "not of every class"}),
+        ("multiclass", [0, 1], [[0.5, 0.3, 0.2]] * 2, {"rocauc": "not of every class"}),
+    ],
+)
+def test_score_that_is_not_defined_has_a_reason(kind, true, predicted, reasons):
+    found = all_metrics(kind, true, predicted)
+    for name, reason in reasons.items():
+        assert found[name]["value"] is None
+        assert reason in found[name]["reason"]
+    if not np.isnan(true).any():
+        assert found["mae" if kind == "regression" else "accuracy"]["value"] is not None
+
+
+def test_positives_are_counted_and_equal_predictions_have_no_correlation():
+    found = all_metrics("binary", [0, 1, 1, NAN], [0.9] * 4)
+    assert (found["n"], found["positives"]) == (3, 2)
+    reason = "all predictions are of one class"
+    assert found["mcc"] == {"value": 0, "low": None, "high": None, "reason": reason}
+
+
+@pytest.mark.parametrize(
+    ("true", "predicted", "has_interval"),
+    [
+        ([1.0], [2.0], False),
+        ([1.0, 2.0], [2.0, 4.0], False),
+        ([1.0, 2.0, 3.0], [2.0, 4.0, 3.5], True),
+        (range(9), range(1, 10), False),  # every error is 1
+        (range(10), range(1, 11), True),
+    ],
+)
+def test_few_labels_have_no_interval(true, predicted, has_interval):
+    found = all_metrics("regression", true, predicted)["mae"]
+    assert found["value"] is not None
+    assert (found["low"] is not None, found["high"] is not None) == (has_interval, has_interval)
+    assert found.get("reason", "") == ("" if has_interval else "too few labels for an interval")
+
+
+def test_counts_have_the_singular_of_one():
+    assert [counted(n, "rows") for n in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+
+
+def test_evaluator_mentions_ogb_only_for_its_data_sets():
+    for judged, mentioned in ((Evaluator("mae"), False), (evaluator("pcqm4m"), True)):
+        judged.update([NAN], [0.0])
+        with pytest.raises(ValueError, match="has no label") as raised:
+            judged.compute()
+        assert ("OGB" in str(raised.value)) == mentioned

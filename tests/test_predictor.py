@@ -222,6 +222,7 @@ def test_a_text_is_read_as_a_graph_or_a_reason():
     assert "unclosed ring" in read_graph("C1CC")
     assert read_graph(" ") == "no SMILES"
     assert read_graph(5) == "5 is not text"
+    assert len(read_graph("[2H]C([2H])([2H])O", ("hydrogens",)).atoms) == 2
 
 
 class EndlessTable(TableSource):
@@ -245,7 +246,7 @@ def test_a_table_is_read_only_a_few_chunks_ahead(workers):
     table = WholeTable(source, source.columns, 0)
     with closing(predicted_rows(small_model(), table, workers=workers, chunk_rows=10)) as found:
         for number in range(1, 30):
-            chunk, (values, errors) = next(found)
+            chunk, (values, errors, _) = next(found)
             assert (len(chunk.rows), len(values), errors) == (10, 10, [None] * 10)
             assert source.taken <= 10 * (number + 2 * workers + 2)
 

@@ -16,6 +16,7 @@ COMMANDS = {
     "info": "show versions, backends and devices",
     "datasets": "list the data sets that are known by name",
     "prepare": "make a store of the molecules in a file",
+    "check": "check a table before training, and show what is in it",
     "train": "train a model and evaluate it",
     "evaluate": "score a model on a split of a data set",
     "predict": "predict for SMILES, or for the molecules in a file",
@@ -28,13 +29,25 @@ _EXAMPLES = """\
 examples:
   slicegraph train                          train a small model on the shipped data
   slicegraph predict runs/one "CCO"         predict with it
-  slicegraph train --data csv:my.csv        train on a file of your own
+  slicegraph check my.csv                   look at a file of your own
+  slicegraph train --data csv:my.csv        train on it
   slicegraph predict --help                 the options of a command
 """
 
 
+STOPPED = 130  # the exit status after Ctrl-C
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status, 2 for bad input."""
+    """Run one command; return the exit status, 2 for bad input and 130 after Ctrl-C."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:  # also while modules are imported
+        print("slicegraph: stopped", file=sys.stderr)
+        return STOPPED
+
+
+def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(command=next((word for word in argv if not word.startswith("-")), None))
     args = parser.parse_args(argv)

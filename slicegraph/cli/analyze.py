@@ -165,9 +165,9 @@ def _smiles(models: Mapping[str, Any], texts: Sequence[str]) -> "Samples":
     from slicegraph.predict.predictor import read_graph
 
     _check_features(models, OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
-    graphs = []
+    graphs, steps = [], next(iter(models.values())).config.standardize
     for text in texts:
-        graph = read_graph(text)
+        graph = read_graph(text, steps)
         if isinstance(graph, str):
             raise ValueError(
                 f"--data {text!r} is neither a data set (`slicegraph datasets` lists them) nor a "

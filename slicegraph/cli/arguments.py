@@ -69,7 +69,8 @@ def options_of_run(model: str, data: str, config: "GraphSliceformerConfig") -> d
     """How a file of the user's own is read: the labels of the model, and the split of its run."""
     from slicegraph.train.run_folder import data_of_run
 
-    found = {"targets": config.target_names or None, "task": config.task}
+    found: dict[str, Any] = {"targets": config.target_names or None, "task": config.task}
+    found |= {"class_names": config.class_names or None, "standardize": config.standardize}
     found |= data_of_run(model, data)
     return {name: value for name, value in found.items() if value is not None}
 
@@ -94,15 +95,6 @@ def check_fit(config: "GraphSliceformerConfig", data: "MoleculeDataset") -> None
 def columns(text: str) -> list[str]:
     """Split column names at commas, as in a CSV: a name with a comma is quoted."""
     return next(csv.reader([text]), [])
-
-
-def fractions(text: str) -> tuple[float, ...]:
-    """Read three numbers with commas between them."""
-    try:
-        first, second, third = map(float, text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected such as 0.8,0.1,0.1") from None
-    return first, second, third
 
 
 def print_aligned(rows: list[list[str]], right: Collection[int] = ()) -> None:

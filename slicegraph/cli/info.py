@@ -1,10 +1,11 @@
-"""Show the installed versions, the devices, and the kernels that run on them."""
+"""Show the installed versions, the devices, the kernels that run on them, and the cache."""
 
 import argparse
 import os
 import platform
 from collections.abc import Iterator
-from importlib import metadata
+from importlib import import_module, metadata
+from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> None:
         except ValueError as error:
             failures.append(error)
         _section(f"Backends for {device_type} tensors", _backends(device_type, active))
+    _section("Cache of prepared tables", _cache())
     if len(failures) == len(device_types):
         raise failures[0]
 
@@ -72,3 +74,14 @@ def _backends(device_type: str, active: ModuleType | None) -> Iterator[tuple[str
         reason = problem(name, device_type)
         unused = "available" if reason is None else f"not available: {reason}"
         yield name, "active" if module is active else unused
+
+
+def _cache() -> Iterator[tuple[str, str]]:
+    try:
+        folder = Path(import_module("slicegraph.data.datasets.csv").cache_folder())
+    except ImportError:  # tables are prepared in the folder of the data sets
+        yield "folder", "none"
+        return
+    yield "folder", f"{folder} (SLICEGRAPH_CACHE chooses another)"
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    yield "size", f"{sum(sizes) / 1e6:,.1f} MB in {len(sizes):,} files" if sizes else "empty"

@@ -1,8 +1,10 @@
 """Predict with a trained model, for SMILES or for the molecules in a file.
 
 Every row of a file is kept, with all its columns. Added are <target>_pred (a value, the probability
-of class 1, or the class followed by its probabilities <target>_p0, <target>_p1, ...) and, for a row
-that is not a molecule, the reason in the column "error". Files of any size are read in parts.
+of class 1, or the class followed by its probabilities <target>_p0, <target>_p1, ..., with the names
+of the classes if they have some), "warning" (what is unusual in the molecule, such as a metal) and
+"error" (why a row has no prediction). Molecules are standardised as they were for the training.
+Files of any size are read in parts.
 """
 
 import argparse
@@ -35,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="SMILES|FILE",
-        help="SMILES; or a .csv, .tsv, .smi (each also .gz) or .parquet",
+        help="SMILES or InChI; or a file: .csv, .tsv, .txt, .smi, .sdf (each also .gz), .xlsx or "
+        ".parquet",
     )
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
@@ -44,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         metavar="N",
-        help="processes that read SMILES (default: half the cores, at most 8)",
+        help="processes that read SMILES (default: half the cores, 2 to 8)",
     )
     add("--chunk-rows", type=int, help=argparse.SUPPRESS)
 
@@ -96,16 +99,17 @@ def _file(args: argparse.Namespace) -> Path | None:
 
 def _predict_texts(args: argparse.Namespace) -> int:
     """Print a table; return the number of texts that are not molecules."""
-    from slicegraph.predict.table import result_cells, value_columns
+    from slicegraph.predict.table import value_cells, value_columns
 
     model = load_molecule_model(args)
-    values, errors = model.predict_rows(args.inputs, args.batch_size)
+    values, errors, warnings = model.predict_rows(args.inputs, args.batch_size)
     unit = f" ({model.config.unit})" if model.config.unit else ""
     columns = [name.removesuffix("_pred") + unit for name in value_columns(model.config)]
-    rows = [["SMILES", *columns, "error" if any(errors) else ""]]
-    for text, row, error in zip(args.inputs, values, errors, strict=True):
-        *cells, reason = result_cells(row, error, len(columns))
-        rows.append([text, *(f"{float(cell):.6g}" if cell else "" for cell in cells), reason])
+    said = {name: own for name, own in (("warning", warnings), ("error", errors)) if any(own)}
+    rows = [["SMILES", *columns, *said]]
+    for number, text in enumerate(args.inputs):
+        cells = value_cells(values[number], model.config, "{:.6g}".format)
+        rows.append([text, *cells, *(own[number] or "" for own in said.values())])
     print_aligned(rows, right=range(1, len(columns) + 1))
     return sum(error is not None for error in errors)
 
@@ -125,13 +129,15 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
         table = tables.open_whole(file, args.smiles)
         if args.workers is not None and args.workers < 1:
             raise ValueError(f"--workers {args.workers}, expected at least 1")
-        workers = args.workers or max(1, min(8, cores() // rank.world // 2))
+        workers = args.workers or max(2, min(8, cores() // rank.world // 2))
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
         predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
         with _cores_left_to(workers, cores()):
             if not rank.first:
                 list(predicted)
                 return 0
+            for note in table.source.notes:
+                print(f"{file.name}: {note}", file=sys.stderr)
             written = tables.PredictedTable(
                 model.config, table, _DELIMITERS[ending.removesuffix(".gz")]
             )
@@ -144,7 +150,9 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
             else:
                 write_atomically(Path(args.out), blocks)
     where = "standard output" if args.out == "-" else args.out
-    print(f"{written.rows:,} rows in {where}, {written.errors:,} with an error", file=sys.stderr)
+    counts = f"{written.errors:,} with an error, {written.warnings:,} with a warning"
+    rows = f"{written.rows:,} row{'s' * (written.rows != 1)}"
+    print(f"{rows} in {where}, {counts}", file=sys.stderr)
     return written.errors
 
 

@@ -15,7 +15,7 @@ from slicegraph.train.config import TrainConfig, read_yaml
 EPILOG = """\
 examples:
   slicegraph train
-  slicegraph train --data csv:my.csv --target solubility --split scaffold
+  slicegraph train --data csv:my.csv --targets solubility --split scaffold
   slicegraph train --task digits --model.mixer qkv
   slicegraph train --task listops --data lra_release --preset lra-listops
   slicegraph train --data pcqm4m-v2 --preset sliceformer-base --devices 4
@@ -63,6 +63,8 @@ def _add_flag(group: Any, field: Field) -> None:
         options["action"] = _Switch
     elif str(field.type).startswith("tuple"):
         options["metavar"] = "A,B,C" if field.name == "fractions" else "A,B"
+        if field.name == "standardize":
+            options |= {"nargs": "?", "const": "all"}
     else:
         options["metavar"] = "N" if re.search("int|float", str(field.type)) else "X"
     group.add_argument(flag, help=text, **options)
@@ -119,19 +121,24 @@ def run(args: argparse.Namespace) -> None:
         config = TrainConfig.from_dict(_merged(base, given))
     from lightning.pytorch.utilities import rank_zero_only
 
+    from slicegraph.data.columns import AmbiguousTargets
     from slicegraph.train.callbacks import Stopped
     from slicegraph.train.machine import say
     from slicegraph.train.module import TrainingError
     from slicegraph.train.run import train
 
+    command = shlex.join(["slicegraph", *sys.argv[1:]])
     try:
-        command = shlex.join(["slicegraph", *sys.argv[1:]])
         result = train(config, resume=resume, command=command)
+    except AmbiguousTargets as error:
+        short = shlex.join(["slicegraph", "train", "--data", str(config and config.data)])
+        raise ValueError(str(error).replace(short, command)) from None
     except Stopped as stopped:
         # The launcher takes a status other than 0 of a rank for a failure and kills the first rank.
         if getattr(rank_zero_only, "rank", 0):
             raise SystemExit(0) from None
-        print(f"slicegraph: {stopped}; resume with --resume", file=sys.stderr)
+        again = shlex.join(["slicegraph", "train", "--resume", str(stopped.folder or resume)])
+        print(f"slicegraph: {stopped}; resume with: {again}", file=sys.stderr)
         raise SystemExit(128 + stopped.signum) from None
     except TrainingError as error:
         print(f"slicegraph: error: {error}", file=sys.stderr)

@@ -164,6 +164,7 @@ def collate(
         - x: ``[T, F]``, edge_attr: ``[E, G]``, uint8 (uint16 if a vocabulary is above 256).
         - edge_index: ``[2, E]``, batch: ``[T]``, ptr: ``[B + 1]``, int64.
         - y: ``[B, L]``, float32, NaN where there is no label; absent if the store has no labels.
+        - bound: ``[B, L]``, int8, as :attr:`MoleculeStore.bounds`; absent if the store has none.
         - index: ``[B]``, int64, the positions in the whole store.
         - pair_distance: ``[P]``, uint8, pair_path: ``[P, hops]``, int16, in_degree, out_degree:
           ``[T]``, int16, as in :class:`slicegraph.transforms.StructuralEncoding`.
@@ -192,12 +193,15 @@ def _pyg_is_known() -> bool:
 
 
 def _joined(arrays: MoleculeArrays) -> Batch:
-    tensors = {name: torch.from_numpy(array) for name, array in arrays._asdict().items()}
+    found = {name: array for name, array in arrays._asdict().items() if array is not None}
+    tensors = {name: torch.from_numpy(array) for name, array in found.items()}
     ptr, edge_ptr = tensors["ptr"], tensors.pop("edge_ptr")
     each = torch.arange(len(ptr))
     slices = {"x": ptr, "edge_index": edge_ptr, "edge_attr": edge_ptr, "y": each, "index": each}
     if arrays.y.shape[1] == 0:
         del tensors["y"], slices["y"]
+    if arrays.bound is not None:
+        slices["bound"] = each
     graph_of_atom = torch.from_numpy(np.arange(len(ptr) - 1).repeat(np.diff(arrays.ptr)))
     batch = Batch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
     zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)

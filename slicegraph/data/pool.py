@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+PROCESS_ENDED = "reading it ended the process: RDKit crashed, or memory ran out"
 _MOST_AHEAD = 2  # items a worker that are read before the next result in order is there
 
 
@@ -90,6 +91,24 @@ def run_alone(work: Callable[[Item], Result], item: Item) -> Result:
             return pool.submit(work, item).result()
         except BrokenProcessPool:
             raise WorkerDied(item) from None
+
+
+def run_halved(
+    work: Callable[[Sequence[Item]], list[Result]],
+    items: Sequence[Item],
+    died: Callable[[Item], Result],
+) -> list[Result]:
+    """Return `work(items)`, computed in processes of their own, a result for each item.
+
+    An item that ends its process costs itself alone: its result is `died(item)`.
+    """
+    try:
+        return run_alone(work, items)
+    except WorkerDied:
+        if len(items) == 1:
+            return [died(items[0])]
+        half = len(items) // 2
+        return run_halved(work, items[:half], died) + run_halved(work, items[half:], died)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

@@ -14,7 +14,7 @@ import platform
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +28,17 @@ from tqdm import tqdm
 
 from slicegraph import __version__
 from slicegraph.data import store, table
-from slicegraph.data.pool import WorkerDied, cores, ordered_map, run_alone
-from slicegraph.data.smiles import OGB_CODES, FeatureCode, MoleculeGraph, SmilesError, read_smiles
+from slicegraph.data.columns import CENSORED, CensoredError, ColumnFormat, read_labels
+from slicegraph.data.pool import PROCESS_ENDED, WorkerDied, cores, ordered_map, run_alone
+from slicegraph.data.smiles import (
+    OGB_CODES,
+    FeatureCode,
+    MoleculeGraph,
+    SmilesError,
+    inchi_to_smiles,
+    is_inchi,
+    read_smiles,
+)
 from slicegraph.files import folder_lock, sha256_of, sync, sync_folder, write_atomically
 
 CHUNK_ROWS = 2000
@@ -90,6 +99,8 @@ def prepare(
     progress: bool = False,
     restart: bool = False,
     chunk_rows: int = CHUNK_ROWS,
+    formats: Mapping[str, ColumnFormat] | None = None,
+    standardize: Sequence[str] = (),
 ) -> PrepareResult:
     """Make a store of the molecules in a file.
 
@@ -111,6 +122,9 @@ def prepare(
         progress: whether to show the columns and a progress bar on standard error.
         restart: whether to discard what an interrupted call with other settings has done.
         chunk_rows: how many rows are done at a time.
+        formats: how the labels of a column are read, by its name; as plain numbers by default.
+        standardize: the steps of :func:`slicegraph.data.molecules.standardize` that are applied to
+            every molecule; the store has the SMILES that they give.
 
     Example:
         >>> prepare("solubility.csv", "solubility", labels=["logS"]).molecules
@@ -122,7 +136,13 @@ def prepare(
     if not path.is_file():
         is_folder = f"{str(path)!r} is a folder, expected a file ({', '.join(table.SUFFIXES)})"
         raise ValueError(is_folder if path.is_dir() else f"there is no file {str(path)!r}")
-    job = _Job(path, smiles, labels, unlabelled=unlabelled, canonical=canonical)
+    written = {name: one.to_dict() for name, one in (formats or {}).items()}
+    changed = {name: one for name, one in written.items() if one != ColumnFormat().to_dict()}
+    # Only settings that are not the default are kept: stores made before there were any stay valid.
+    options = {"formats": changed, "standardize": list(standardize)}
+    options = {name: value for name, value in options.items() if value}
+    job = _Job(path, smiles, labels, unlabelled=unlabelled, canonical=canonical, **options)
+    job.formats = {name: one for name, one in (formats or {}).items() if name in job.table.labels}
     job.chunk_rows, job.strict = chunk_rows, strict
     if progress:
         how = [" (guessed)" if column is None else "" for column in (smiles, labels)]
@@ -260,7 +280,13 @@ def _read_parts(path: Path) -> Iterator[tuple[int, _Part]]:
 
 
 def _read_chunk(
-    chunk: table.Chunk, *, labels: Sequence[str], canonical: bool, unlabelled: bool
+    chunk: table.Chunk,
+    *,
+    labels: Sequence[str],
+    canonical: bool,
+    unlabelled: bool,
+    formats: Mapping[str, ColumnFormat],
+    standardize: Sequence[str],
 ) -> _Part:
     """Read the molecules and labels of a chunk; the work of one process."""
     molecules: list[store.Molecule] = []
@@ -270,16 +296,27 @@ def _read_chunk(
             if row.problem or not (row.text.strip() and table.is_text(row.text)):
                 blank = not row.text.strip()
                 raise ValueError(row.problem or ("no SMILES" if blank else table.NOT_TEXT))
-            values = table.read_labels(row.labels, labels)
+            values = read_labels(row.labels, labels, formats)
             if values and not unlabelled and all(value != value for value in values):
                 raise ValueError("no label")
-            molecules.append((number, row.text, read_smiles(row.text, canonical), values))
+            text = inchi_to_smiles(row.text) if is_inchi(row.text) else row.text
+            text = _standardized(text, standardize) if standardize else text
+            molecules.append((number, text, read_smiles(text, canonical), values))
+        except CensoredError as error:
+            choice = f"choose what becomes of it: {', '.join(CENSORED[1:])} (--censored)"
+            raise PrepareError(f"row {number}: {error}; {choice}") from None
         except (ValueError, RuntimeError) as error:  # RDKit's own errors are of both kinds
             reason = error.reason if isinstance(error, SmilesError) else str(error)
             shown, length = row.text[:_MAX_SHOWN], len(row.text)
             shown += f"... ({length:,} characters)" if length > _MAX_SHOWN else ""
             rejections.append((number, table.printable(shown), reason))
     return _Part(store.pack(molecules, len(labels), *OGB_CODES), rejections)
+
+
+def _standardized(text: str, steps: Sequence[str]) -> str:
+    from slicegraph.data.molecules import standardize  # it takes long to import
+
+    return standardize(text, steps)
 
 
 def _read_alone(read: Callable[[table.Chunk], _Part], chunk: table.Chunk) -> _Part:
@@ -289,8 +326,7 @@ def _read_alone(read: Callable[[table.Chunk], _Part], chunk: table.Chunk) -> _Pa
     except WorkerDied:
         first, rows = chunk.first_row, chunk.rows
         if len(rows) == 1:
-            reason = "reading it ended the process: RDKit crashed, or memory ran out"
-            return read(chunk._replace(rows=[rows[0]._replace(problem=reason)]))
+            return read(chunk._replace(rows=[rows[0]._replace(problem=PROCESS_ENDED)]))
         half = len(rows) // 2
         one = _read_alone(read, chunk._replace(rows=rows[:half]))
         other = _read_alone(read, chunk._replace(first_row=first + half, rows=rows[half:]))
@@ -303,9 +339,10 @@ class _Job:
     """The source table of a store, its settings, and the counts of the rows so far."""
 
     chunk_rows, strict = CHUNK_ROWS, False
+    formats: Mapping[str, ColumnFormat] = {}
 
     def __init__(
-        self, path: Path, smiles: str | None, labels: Sequence[str] | None, **settings: bool
+        self, path: Path, smiles: str | None, labels: Sequence[str] | None, **settings: Any
     ) -> None:
         self.name, self._path, self._stamp = path.name, path, _stamp(path.stat())
         self.table = table.open_table(path, smiles, labels)
@@ -318,9 +355,10 @@ class _Job:
     def check_is(self, folder: Path, meta: dict[str, Any]) -> None:
         """Raise a `StoreError` if a finished store is that of another job."""
         before = {**meta, **meta["source"], **meta.get("settings", {})}
-        for key, value in {"sha256": self.identity["sha256"], **self.settings}.items():
-            if before.get(key) != value:
-                other = f"{key} = {before.get(key)!r}, not {value!r}; choose another folder"
+        now = {"sha256": self.identity["sha256"], **self.settings}
+        for key in {**meta.get("settings", {}), **now}:
+            if before.get(key) != now.get(key):
+                other = f"{key} = {before.get(key)!r}, not {now.get(key)!r}; choose another folder"
                 problem = f"is a finished store of another source or setting: {other}"
                 raise store.StoreError(folder, problem)
 
@@ -359,7 +397,8 @@ class _Job:
         bar = tqdm(**options, unit_scale=True, mininterval=seconds, disable=not progress)
         chunks, end = table.cut(self.table, self.chunk_rows), 0
         settings = {name: self.settings[name] for name in ("labels", "canonical", "unlabelled")}
-        read = partial(_read_chunk, **settings)
+        steps = self.settings.get("standardize", ())
+        read = partial(_read_chunk, **settings, formats=self.formats, standardize=steps)
         with bar, open(log, "ab") as file:
             for end, part in _read_parts(log):  # noqa: B007
                 self._add(part)

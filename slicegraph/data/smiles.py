@@ -10,10 +10,11 @@ import threading
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from itertools import chain, repeat
+from functools import lru_cache, partial
+from itertools import chain, combinations, repeat
+from operator import itemgetter
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -23,18 +24,40 @@ from torch_geometric.data import Data
 
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
+Result = TypeVar("Result")
+
 MOST_ATOMS = 65_535  # atoms are numbered in 16 bits
 
-_ATOM_ATTRIBUTES = (
-    *(Chem.Atom.GetAtomicNum, Chem.Atom.GetTotalDegree, Chem.Atom.GetFormalCharge),
-    *(Chem.Atom.GetTotalNumHs, Chem.Atom.GetNumRadicalElectrons, Chem.Atom.GetHybridization),
-    *(Chem.Atom.GetIsAromatic, Chem.Atom.IsInRing),
+_KIND = (  # what an atom is, and then how it is bound
+    *(Chem.Atom.GetAtomicNum, Chem.Atom.GetFormalCharge),
+    *(Chem.Atom.GetNumRadicalElectrons, Chem.Atom.GetIsAromatic),
 )
-_BOND_ATTRIBUTES = (Chem.Bond.GetBondType, Chem.Bond.GetIsConjugated)
+_AROUND = (
+    *(Chem.Atom.GetTotalDegree, Chem.Atom.GetTotalNumHs),
+    *(Chem.Atom.GetHybridization, Chem.Atom.IsInRing),
+)
+_BOND_TYPE, _CONJUGATED = Chem.Bond.GetBondType, Chem.Bond.GetIsConjugated
 _BOND_ENDS = (Chem.Bond.GetBeginAtomIdx, Chem.Bond.GetEndAtomIdx)
 _CHIRAL_TAG, _BOND_STEREO = Chem.Atom.GetChiralTag, Chem.Bond.GetStereo
 _NOT_CHIRAL, _NO_STEREO = Chem.ChiralType.CHI_UNSPECIFIED, Chem.BondStereo.STEREONONE
 _CHIRAL, _STEREO = re.compile("[@|]"), re.compile(r"[/\\|]")
+
+# Usual texts: no hydrogen atoms, isotopes, metals, wildcards, extensions or dative bonds, at most
+# nine open rings, and only carbon without charge is chiral.
+_REST = r"[A-Za-z0-9()=#/\\.\-]*"
+_USUAL = re.compile(rf"{_REST}(?:\[(?:C@@?H?|[CNOScnos]H?[23]?[+\-]?)]{_REST})*").fullmatch
+_ATOM = re.compile(r"(\[[^]]*]|Br|Cl|[A-Za-z])")
+_UNBRACKETED = {  # `_KIND` of an atom that is written without brackets
+    text: (Chem.Atom(text.capitalize()).GetAtomicNum(), 0, 0, text.islower())
+    for text in ("Br", "Cl", *"BCNOPSFIbcnops")
+}
+_TYPES = {  # by `GetBondTypeAsDouble`, which takes a quarter of the time of `GetBondType`
+    **{1.0: Chem.BondType.SINGLE, 1.5: Chem.BondType.AROMATIC},
+    **{2.0: Chem.BondType.DOUBLE, 3.0: Chem.BondType.TRIPLE},
+}
+_EITHER_ORDER = {_NO_STEREO, Chem.BondStereo.STEREOE, Chem.BondStereo.STEREOZ}
+_TAGS = (Chem.ChiralType.CHI_TETRAHEDRAL_CCW, Chem.ChiralType.CHI_TETRAHEDRAL_CW)
+_ORDER = "_smilesAtomOutputOrder"  # RDKit's property for the atoms in the order of a written text
 
 # RDKit writes a SMILES recursively, up to one level an atom: 20,000 atoms overrun a usual stack.
 _SHALLOW = 500
@@ -48,6 +71,8 @@ if hasattr(os, "register_at_fork"):  # it is free in a forked process, whichever
 _TEXT_SHOWN, _REASON_SHOWN = 80, 200
 _TIME = re.compile(r"^\[\d\d:\d\d:\d\d\] ?", re.MULTILINE)
 _SYNTAX = re.compile(r"SMILES Parse Error: (.*?)(?: while parsing:| for input:|$)")
+_INVISIBLE = " \t\r\n\xa0\u200b\u200c\u200d\u2060\ufeff"
+_NOT_ASCII = re.compile(r"^[!-~]*([^\0-\x7f])")  # before the first blank
 _PLACE = re.compile(r"check for mistakes around position \d+")
 
 
@@ -166,9 +191,9 @@ def featurize(smiles: str, canonical: bool = True, dtype: torch.dtype = torch.in
     """Convert a SMILES to a PyG graph with the features of `ogb.utils.smiles2graph`.
 
     Args:
-        smiles: the text. Blanks around it do not count; what follows a blank within it is an
-            extension (CXSMILES) or a name, as RDKit has it. Atom map numbers (``[CH3:1]``) do not
-            count in canonical order.
+        smiles: a SMILES, or an InChI. Blanks around it do not count; what follows a blank within a
+            SMILES is an extension (CXSMILES) or a name, as RDKit has it. Atom map numbers
+            (``[CH3:1]``) do not count in canonical order.
         canonical: whether the atoms and bonds are in the order of RDKit's canonical SMILES, so that
             every spelling of a molecule gives the same graph: that which OGB makes of the canonical
             SMILES. With ``False`` they keep the order of the text, and the arrays equal OGB's.
@@ -209,7 +234,13 @@ def read_smiles(smiles: str, canonical: bool = True) -> MoleculeGraph:
         >>> read_smiles("OCC").bonds.tolist()
         [[0, 1], [1, 2]]
     """
-    mol, text = _canonical_molecule(smiles) if canonical else (_parse(smiles), smiles)
+    if is_inchi(smiles):
+        smiles = inchi_to_smiles(smiles)
+    return _canonical_graph(smiles) if canonical else _graph(parse_smiles(smiles), smiles)
+
+
+def _graph(mol: Chem.Mol, text: str) -> MoleculeGraph:
+    """Return the graph of a molecule in the order of its atoms, which is that of the text."""
     atoms = list(map(mol.GetAtomWithIdx, range(mol.GetNumAtoms())))
     if (count := mol.GetNumBonds()) <= _SHALLOW:
         bonds = list(map(mol.GetBondWithIdx, range(count)))
@@ -220,9 +251,15 @@ def read_smiles(smiles: str, canonical: bool = True) -> MoleculeGraph:
     # RDKit's enumerations takes as long as everything else.
     chiral = map(_CHIRAL_TAG, atoms) if _CHIRAL.search(text) else repeat(_NOT_CHIRAL)
     stereo = map(_BOND_STEREO, bonds) if _STEREO.search(text) else repeat(_NO_STEREO)
-    atom_rows = map(_atom_row, chiral, *[map(get, atoms) for get in _ATOM_ATTRIBUTES])
-    bond_rows = map(_bond_row, stereo, *[map(get, bonds) for get in _BOND_ATTRIBUTES])
     ends = chain.from_iterable(zip(*[map(get, bonds) for get in _BOND_ENDS], strict=True))
+    atom_rows = map(_atom_row, chiral, *[map(get, atoms) for get in (*_KIND, *_AROUND)])
+    bond_rows = map(_bond_row, stereo, map(_BOND_TYPE, bonds), map(_CONJUGATED, bonds))
+    return _arrays(atom_rows, ends, bond_rows)
+
+
+def _arrays(
+    atom_rows: Iterable[bytes], ends: Iterable[int], bond_rows: Iterable[bytes]
+) -> MoleculeGraph:
     return MoleculeGraph(
         np.frombuffer(bytearray().join(atom_rows), np.uint8).reshape(-1, 9),
         np.frombuffer(array("H", ends), np.uint16).reshape(-1, 2),
@@ -230,18 +267,117 @@ def read_smiles(smiles: str, canonical: bool = True) -> MoleculeGraph:
     )
 
 
+def _graph_in_order(mol: Chem.Mol, text: str) -> MoleculeGraph | None:
+    """Return the graph of a usual text that RDKit has just written of a molecule.
+
+    To parse the text would take a fifth of the time. Its atoms and bonds have the features of the
+    molecule's, except for the chiral tags, which depend on the order. None if it is not usual.
+    """
+    if not _USUAL(text) or not mol.HasProp(_ORDER) or (drawn := _draw(text)) is None:
+        return None
+    kinds, begins, ends, tags = drawn
+    order = list(map(int, mol.GetProp(_ORDER).strip("[],").split(",")))
+    atoms = list(map(mol.GetAtomWithIdx, order))
+    sides = (map(order.__getitem__, side) for side in (begins, ends))
+    bonds = list(map(mol.GetBondBetweenAtoms, *sides))
+    if len(kinds) != len(atoms) or len(bonds) != mol.GetNumBonds() or not all(bonds):
+        return None
+    chiral: Iterable[Any] = repeat(_NOT_CHIRAL)
+    if "[" in text:
+        for i, kind in enumerate(kinds):
+            if kind not in _UNBRACKETED:
+                kinds[i] = tuple([get(atoms[i]) for get in _KIND])
+        if tags:
+            chiral = [tags.get(i, _NOT_CHIRAL) for i in range(len(atoms))]
+    types = [_TYPES[order] for order in map(Chem.Bond.GetBondTypeAsDouble, bonds)]
+    stereo: Iterable[Any] = repeat(_NO_STEREO)
+    if _STEREO.search(text):
+        double = Chem.BondType.DOUBLE
+        pairs = zip(bonds, types, strict=True)
+        stereo = [_BOND_STEREO(bond) if type_ is double else _NO_STEREO for bond, type_ in pairs]
+        if not _EITHER_ORDER.issuperset(stereo):
+            return None
+    atom_rows = map(_usual_row, chiral, kinds, *[map(get, atoms) for get in _AROUND])
+    bond_rows = map(_bond_row, stereo, types, map(_CONJUGATED, bonds))
+    return _arrays(atom_rows, chain.from_iterable(zip(begins, ends, strict=True)), bond_rows)
+
+
+def _draw(text: str) -> tuple[list, list[int], list[int], dict[int, Chem.ChiralType]] | None:
+    """Return the texts of the atoms, the ends of the bonds and the chiral tags of a usual text.
+
+    Atoms and bonds are numbered as by RDKit's parser: bonds that close a ring come last, sorted by
+    the digit of the ring. A chiral tag is the mark (``@`` or ``@@``), inverted if the bonds of the
+    atom have numbers that are an odd permutation in the order of the text. None if a chiral atom
+    comes first or does not have four neighbours.
+    """
+    parts = _ATOM.split(text)
+    kinds = parts[1::2]
+    begins: list[int] = []
+    ends: list[int] = []
+    branches: list[int] = []
+    opened: dict[str, list[int]] = {}  # the atom of an open ring, then the number of its bond
+    closed: list[tuple[str, int, list[int]]] = []
+    around: dict[int, list] = {}  # bonds of each chiral atom as in the text: number, or ring
+    last = -1
+    for i, (kind, marks) in enumerate(zip(kinds, parts[2::2], strict=True)):
+        if last >= 0:
+            if last in around:
+                around[last].append(len(ends))
+            begins.append(last)
+            ends.append(i)
+        if "@" in kind:
+            if last < 0:
+                return None
+            around[i] = [len(ends) - 1]
+        last = i
+        for mark in marks:
+            if mark == "(":
+                branches.append(last)
+            elif mark == ")":
+                last = branches.pop()
+            elif mark == ".":
+                last = -1
+            elif mark not in "-=#/\\":
+                if ring := opened.pop(mark, None):
+                    closed.append((mark, last, ring))
+                else:
+                    ring = opened[mark] = [last]
+                if last in around:
+                    around[last].append(ring)
+    closed.sort(key=itemgetter(0))
+    for _, atom, ring in closed:
+        begins.append(atom)
+        ends.append(ring[0])
+        ring[0] = len(ends) - 1
+    tags = {}
+    for i, bonds in around.items():
+        numbers = [bond if isinstance(bond, int) else bond[0] for bond in bonds]
+        if len(numbers) + ("H" in kinds[i]) != 4:
+            return None
+        swaps = sum(first > second for first, second in combinations(numbers, 2))
+        tags[i] = _TAGS[(swaps + ("@@" in kinds[i])) % 2]
+        kinds[i] = "C"
+    return kinds, begins, ends, tags
+
+
+@lru_cache(1 << 16)
+def _usual_row(chiral: Chem.ChiralType, kind: Any, *around: Any) -> bytes:
+    """Return OGB's features of an atom: ``kind`` is its text without brackets, or its `_KIND`."""
+    return _atom_row(chiral, *_UNBRACKETED.get(kind, kind), *around)
+
+
 @lru_cache(1 << 16)
 def _atom_row(*values: Any) -> bytes:
-    """Return OGB's features of an atom with these values of `_CHIRAL_TAG, *_ATOM_ATTRIBUTES`."""
-    return bytes(ogb.atom_to_feature_vector(_with((_CHIRAL_TAG, *_ATOM_ATTRIBUTES), values)))
+    """Return OGB's features of an atom with this chiral tag, `_KIND` and `_AROUND`."""
+    return bytes(ogb.atom_to_feature_vector(_with((_CHIRAL_TAG, *_KIND, *_AROUND), values)))
 
 
 @lru_cache(1 << 16)
 def _bond_row(stereo: Chem.BondStereo, *values: Any) -> bytes:
-    """Return OGB's features of a bond with these values of `_BOND_STEREO, *_BOND_ATTRIBUTES`."""
+    """Return OGB's features of a bond with this stereo, type and conjugation."""
     if str(stereo) not in ogb.allowable_features["possible_bond_stereo_list"]:
         stereo = Chem.BondStereo.STEREOANY  # the nearest to an atropisomer, which OGB does not know
-    bond = _with((_BOND_STEREO, *_BOND_ATTRIBUTES), (stereo, *values))
+    bond = _with((_BOND_STEREO, _BOND_TYPE, _CONJUGATED), (stereo, *values))
     return bytes(ogb.bond_to_feature_vector(bond))
 
 
@@ -251,22 +387,24 @@ def _with(getters: Iterable[Callable], values: Iterable[Any]) -> SimpleNamespace
     return SimpleNamespace(**{get.__name__: lambda value=value: value for get, value in named})
 
 
-def _canonical_molecule(smiles: str) -> tuple[Chem.Mol, str]:
-    """Return the molecule in the order of its canonical SMILES, and this text."""
-    mol = _parse(smiles)
+def _canonical_graph(smiles: str) -> MoleculeGraph:
+    """Return the graph in the order of the canonical SMILES."""
+    mol = parse_smiles(smiles)
     if ":" in smiles and (unnumbered := re.sub(r":\d+]", "]", smiles)) != smiles:
-        mol = _parse(unnumbered)
+        mol = parse_smiles(unnumbered)
     try:
-        text = _canonical_text(mol)
+        text = canonical_text(mol)
         if text == smiles:
-            return mol, text
+            return _graph(mol, text)
+        if _USUAL(smiles) and (graph := _graph_in_order(mol, text)) is not None:
+            return graph
         del mol  # RDKit is faster if it finds the memory that it has just used
-        mol = _parse(text)
+        mol = parse_smiles(text)
         if ">" in text or "<" in text:
             # RDKit does not always write dative bonds that it has just made in their final order.
-            text = _canonical_text(mol)
-            mol = _parse(text)
-        return mol, text
+            text = canonical_text(mol)
+            mol = parse_smiles(text)
+        return _graph(mol, text)
     except (RuntimeError, ValueError) as error:
         reason = str(error)
         if isinstance(error, SmilesError):
@@ -275,20 +413,26 @@ def _canonical_molecule(smiles: str) -> tuple[Chem.Mol, str]:
         raise SmilesError(smiles, f"no canonical order: {reason} {remedy}") from None
 
 
-def _canonical_text(mol: Chem.Mol) -> str:
-    if (count := mol.GetNumAtoms()) <= _SHALLOW:
-        return Chem.MolToSmiles(mol)
+def canonical_text(mol: Chem.Mol, **options: Any) -> str:
+    """Return RDKit's canonical SMILES of a molecule of any size, with options of `MolToSmiles`."""
+    return with_stack(mol.GetNumAtoms(), partial(Chem.MolToSmiles, mol, **options))
+
+
+def with_stack(count: int, work: Callable[[], Result]) -> Result:
+    """Return ``work()``, with a stack that a recursion of one level an atom does not overrun."""
+    if count <= _SHALLOW:
+        return work()
     with ThreadPoolExecutor(1) as thread:
         with _LOCK:
             usual = threading.stack_size(_STACK_AN_ATOM * (count + _SHALLOW))
             try:
-                text = thread.submit(Chem.MolToSmiles, mol)
+                done = thread.submit(work)
             finally:
                 threading.stack_size(usual)
-        return text.result()
+        return done.result()
 
 
-def _parse(smiles: str) -> Chem.Mol:
+def parse_smiles(smiles: str) -> Chem.Mol:
     """Return the sanitized molecule of a text; RDKit prints nothing."""
     if not isinstance(smiles, str):
         raise TypeError(f"featurize: smiles is {smiles!r}, not a str")
@@ -299,6 +443,11 @@ def _parse(smiles: str) -> Chem.Mol:
         raise SmilesError(smiles, f"not Unicode text: {error.reason}") from None
     if mol is None:
         raise SmilesError(smiles, _reason(smiles))
+    if not smiles.isascii() and (strange := _NOT_ASCII.search(smiles.strip(_INVISIBLE))):
+        # RDKit ends at such a character without a word: "CC" of CC and a Cyrillic letter
+        raise SmilesError(
+            smiles, f"{strange[1]!r} (U+{ord(strange[1]):04X}) is not a character of SMILES"
+        )
     if not 0 < (count := mol.GetNumAtoms()) <= MOST_ATOMS:
         many = f"{count:,} atoms, more than {MOST_ATOMS:,}"
         raise SmilesError(smiles, many if count else "no atoms")
@@ -330,3 +479,30 @@ def _reason(smiles: str) -> str:
 
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
+def is_inchi(text: str) -> bool:
+    """Return whether the text is an InChI rather than a SMILES."""
+    return isinstance(text, str) and text.lstrip().startswith("InChI=")
+
+
+def inchi_to_smiles(text: str) -> str:
+    """Return the SMILES of an InChI; a `SmilesError` if RDKit cannot read it."""
+    with _LOCK, rdBase.BlockLogs():
+        mol = Chem.MolFromInchi(text.strip().encode("ascii", "replace").decode())
+    if mol is None or not mol.GetNumAtoms():
+        raise SmilesError(text, "RDKit cannot read this InChI" if mol is None else "no atoms")
+    return canonical_text(mol)
+
+
+def molblock_to_smiles(block: str) -> str:
+    """Return the SMILES of a molblock; a `SmilesError` if RDKit cannot read it."""
+    text = block.encode("ascii", "replace").decode()
+    with _LOCK, rdBase.BlockLogs():
+        mol = Chem.MolFromMolBlock(text)
+        raw = mol or Chem.MolFromMolBlock(text, sanitize=False)
+        problems = Chem.DetectChemistryProblems(raw) if raw and not mol else ()
+    if mol is None or not mol.GetNumAtoms():
+        reason = problems[0].Message() if problems else "RDKit cannot read this molblock"
+        raise SmilesError(block, reason if mol is None else "no atoms")
+    return canonical_text(mol)

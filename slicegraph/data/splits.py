@@ -1,17 +1,41 @@
-"""Splits into train, valid and test, and the description of what a data set predicts."""
+"""Splits into train, valid and test, and the description of what a data set predicts.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+Every split keeps the rows of one molecule (one key of `data.molecules`) on one side.
+"""
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from rdkit import rdBase
-from rdkit.Chem.Scaffolds import MurckoScaffold
 
+from slicegraph.data.columns import DATES, SPLIT_WORDS, flagged_part, split_word
+from slicegraph.data.molecules import clusters, scaffolds
+from slicegraph.files import write_atomically
 from slicegraph.metrics import Evaluator
 
 SPLIT_NAMES = ("train", "valid", "test")
 Splits = dict[str, np.ndarray]  # int64 positions of molecules, ascending unless the split is OGB's
+Fractions = Sequence[float]  # of train, valid and test
 KINDS = {"regression": "mae", "binary": "rocauc", "multiclass": "acc"}  # with the default metrics
+
+_WHAT = ("both classes", "a label")  # that a part needs for a score: of classes, of a regression
+_DRAWS, _HOPELESS = 100, 25  # of a split before it is refused; fewer if one part always lacks it
+_REDRAW = 1_000_003  # between the seeds of two draws: more than anyone tries of seeds
+_BINS = 10  # of the values of a regression
+_MOST_UNKNOWN = 0.1  # of the texts of a column
+_SAMPLE = 1000  # texts that tell the form of dates
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_MONTHS_ELSEWHERE = {"mär": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12}  # German
+_MONTHS_ELSEWHERE |= {"fév": 2, "avr": 4, "juin": 6, "juil": 7, "aoû": 8, "déc": 12}  # French
+_WORDS = SPLIT_WORDS | {"0": 0, "1": 1, "2": 2}  # of a split column, with the number of the part
+_FLAGS = {**dict.fromkeys(("1", "true", "yes"), True), **dict.fromkeys(("0", "false", "no"), False)}
 
 
 @dataclass(frozen=True)
@@ -24,6 +48,7 @@ class Task:
         metric: "mae", "rmse", "rocauc", "ap" or "acc".
         unit: the unit of the labels, if they have one.
         num_classes: the number of classes; 0 for a regression.
+        class_names: the names of the classes, if they have any.
     """
 
     kind: str
@@ -31,6 +56,7 @@ class Task:
     metric: str
     unit: str = ""
     num_classes: int = 0
+    class_names: tuple[str, ...] = ()
 
     @property
     def num_targets(self) -> int:
@@ -70,7 +96,7 @@ def permutation(count: int, seed: int) -> np.ndarray:
     return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable")
 
 
-def random_split(count: int, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0) -> Splits:
+def random_split(count: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0) -> Splits:
     """Split ``count`` molecules at random, with the same parts for a seed on every machine.
 
     Example:
@@ -81,50 +107,527 @@ def random_split(count: int, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed:
     return {name: np.sort(part) for name, part in zip(SPLIT_NAMES, parts, strict=True)}
 
 
-def scaffold_groups(smiles: Iterable[str]) -> np.ndarray:
-    """Number the scaffolds in order of appearance; return that of each molecule, ``[N]`` int64."""
-    numbers: dict[str, int] = {}
-    groups = [numbers.setdefault(scaffold(text), len(numbers)) for text in smiles]
-    return np.array(groups, dtype=np.int64)
+@dataclass(frozen=True)
+class SplitData:
+    """What the splits need to know of ``N`` molecules.
+
+    Args:
+        keys: the `molecule_keys`, ``[N]`` uint64.
+        smiles: returns the text of the molecule at a position.
+        labels: ``[N, L]``, NaN for a gap.
+        kind: "regression", "binary" or "multiclass".
+        values: the texts of the column that the split names, if it names one.
+        cache: a folder where scaffolds and clusters may be kept.
+        names: the names of the targets, for messages.
+        column: the name of the column of ``values``; `make_splits` sets it.
+    """
+
+    keys: np.ndarray
+    smiles: Callable[[int], str]
+    labels: np.ndarray
+    kind: str = "regression"
+    values: Sequence[str] | None = None
+    cache: Path | None = None
+    names: tuple[str, ...] = ()
+    column: str = ""
+
+    def at(self, positions: np.ndarray) -> "SplitData":
+        """Return the data of some of the molecules."""
+        return replace(
+            self,
+            keys=self.keys[positions],
+            smiles=lambda i: self.smiles(int(positions[i])),
+            labels=self.labels[positions],
+            values=self.values and [self.values[i] for i in positions],
+            cache=None,
+        )
+
+    def molecules(self) -> tuple[np.ndarray, np.ndarray]:
+        """Number the keys by appearance: the first position of each, and the number ``[N]``."""
+        _, first, number = np.unique(self.keys, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return first[order], rank[number]
+
+    def name(self, target: int) -> str:
+        return repr(self.names[target]) if self.names else f"target {target}"
 
 
-def split_groups(groups: np.ndarray, fractions: Sequence[float]) -> Splits:
-    """Split molecules so that those of one group, numbered by appearance, stay together.
+@dataclass(frozen=True)
+class SplitResult:
+    """Positions of train, valid and test, ascending; each other position is in ``left_out``."""
 
-    The groups are taken from the largest to the smallest, equally large ones by their first
-    molecule: into train as long as the whole group fits there, else into valid, else into test. The
-    split is deterministic, and the sizes are approximate.
+    parts: Splits
+    left_out: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class SplitKind(NamedTuple):
+    """An entry of `SPLITS`: the function, whether a column is named, and one line of help."""
+
+    make: Callable[[SplitData, Fractions, int], SplitResult]
+    column: bool
+    summary: str
+
+
+def parse_split(text: str) -> tuple[str, str]:
+    """Return the name of a split and the column that it names, if it needs one.
 
     Example:
-        >>> groups = scaffold_groups(["c1ccccc1C", "CCO", "Oc1ccccc1", "C1CC1N", "c1ccccc1"])
-        >>> {name: part.tolist() for name, part in split_groups(groups, (0.6, 0.2, 0.2)).items()}
-        {'train': [0, 2, 4], 'valid': [1], 'test': [3]}
+        >>> parse_split("time:Date"), parse_split("random")
+        (('time', 'Date'), ('random', ''))
     """
-    first, second = _cuts(len(groups), fractions)
-    free, counts = [first, second - first, len(groups)], np.bincount(groups)
-    part_of_group = np.empty(len(counts), dtype=np.int64)
-    for group in np.argsort(-counts, kind="stable"):
-        part = part_of_group[group] = next(p for p in range(3) if counts[group] <= free[p])
-        free[part] -= counts[group]
-    parts = part_of_group[groups]
+    name, colon, column = text.partition(":")
+    listed = ", ".join(f"{key}:NAME" if kind.column else key for key, kind in SPLITS.items())
+    if name not in SPLITS or bool(colon) != SPLITS[name].column or (colon and not column.strip()):
+        raise ValueError(f"split = {text!r}, expected {listed}")
+    return name, column.strip()
+
+
+def make_splits(
+    text: str, data: SplitData, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0
+) -> SplitResult:
+    """Split molecules as ``text`` says, the same for a seed on every machine.
+
+    No molecule is in two parts, and every position is in exactly one part or in ``left_out``.
+    The sizes are approximate if molecules, scaffolds or groups have to stay together.
+
+    Args:
+        text: a name in `SPLITS`, followed by ":NAME" where the split needs one.
+        data: the molecules.
+        fractions: the shares of train, valid and test; a part with the share 0 may stay empty.
+        seed: the seed of everything that is drawn.
+
+    Raises:
+        ValueError: no such split is possible; the message says why and what to do.
+    """
+    name, column = parse_split(text)
+    if column and data.values is None:
+        raise ValueError(f"split = {text!r} needs the texts of the column {column!r}")
+    _cuts(len(data.keys), fractions)
+    found = SPLITS[name].make(replace(data, column=column), fractions, seed)
+    for part, fraction in zip(SPLIT_NAMES, fractions, strict=True):
+        if fraction and not len(found.parts[part]):
+            problem = f"the {text} split of {len(data.keys):,} molecules leaves {part!r} empty"
+            raise ValueError(f"{problem}; choose other fractions than {tuple(fractions)}")
+    return found
+
+
+# Splits that are drawn: groups stay together, and a draw without both classes is repeated.
+
+
+def _random(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    _, groups = data.molecules()
+    return _draw("random", data, groups, fractions, seed)
+
+
+def _scaffold(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    groups = _of_molecules(data, "scaffolds", lambda texts: _numbered(scaffolds(texts)))
+    return _draw("scaffold", data, groups, fractions, seed)
+
+
+def _cluster(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    groups = _of_molecules(data, "clusters", clusters)
+    return _draw("cluster", data, groups, fractions, seed)
+
+
+def _group(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    texts = [text.strip() for text in data.values or ()]
+    _, molecules = data.molecules()
+    # A row without a group is a group of its own, unless its molecule has another.
+    named = _numbered([text or i for i, text in enumerate(texts)])
+    groups, before = molecules, None
+    while before is None or (groups != before).any():  # the least number spreads over the links
+        before = groups
+        for links in (named, molecules):
+            least = np.full(links.max(initial=-1) + 1, len(texts))
+            np.minimum.at(least, links, groups)
+            groups = least[links]
+    found = _draw("group", data, _numbered(groups), fractions, seed)
+    if empty := texts.count(""):
+        found.notes.append(f"{empty:,} rows without a group are split by their molecule")
+    return found
+
+
+def _stratified(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    _, groups = data.molecules()
+    labels = data.labels
+    if data.kind == "regression" and labels.shape[1]:
+        known = labels[~np.isnan(labels[:, 0]), 0]
+        bins = max(1, min(_BINS, len(np.unique(groups)) // 10))
+        edges = np.quantile(known, np.arange(1, bins) / bins) if len(known) else []
+        binned = np.digitize(labels[:, :1], edges).astype(float)
+        labels = np.where(np.isnan(labels[:, :1]), np.nan, binned)
+    members = [
+        np.unique(groups[labels[:, target] == value])
+        for target in range(labels.shape[1])
+        for value in np.unique(labels[~np.isnan(labels[:, target]), target])
+    ]
+    return _draw("stratified", data, groups, fractions, seed, partial(_stratify, members))
+
+
+def _stratify(
+    members: list[np.ndarray], sizes: np.ndarray, order: np.ndarray, fractions: Fractions
+) -> np.ndarray:
+    """Assign groups so that each class, given by its groups, is shared as the fractions say.
+
+    This is the iterative stratification of Sechidis et al. (2011): the rarest class is shared
+    first. Its last groups go to the parts that have none of it.
+    """
+    # Lists, because numbers of Python are faster one by one than those of NumPy.
+    parts, sizes_of = [-1] * len(sizes), sizes.tolist()
+    used = [part for part in range(3) if fractions[part]]
+    wanted = [[len(own) * share for share in fractions] for own in members]
+    has = [[0] * 3 for _ in members]
+    left = [len(own) for own in members]
+    room = [int(sizes.sum()) * share for share in fractions]
+    rank = np.argsort(order)
+    classes: list[list[int]] = [[] for _ in sizes_of]
+    for number, own in enumerate(members):
+        for group in own.tolist():
+            classes[group].append(number)
+
+    def assign(group: int, options: list[int], first: list[float]) -> None:
+        part = max(options, key=lambda p: (first[p], room[p]))
+        parts[group] = part
+        room[part] -= sizes_of[group]
+        for own in classes[group]:
+            wanted[own][part] -= 1
+            has[own][part] += 1
+            left[own] -= 1
+
+    while any(left):
+        number = min((n for n, count in enumerate(left) if count), key=left.__getitem__)
+        for group in members[number][np.argsort(rank[members[number]])].tolist():
+            if parts[group] < 0:
+                without = [part for part in used if not has[number][part]]
+                few = left[number] <= len(without)
+                assign(group, without if few else used, wanted[number])
+    for group in order.tolist():
+        if parts[group] < 0:
+            assign(group, used, [0.0] * 3)
+    return np.array(parts, dtype=np.int64)
+
+
+def _fill(sizes: np.ndarray, order: np.ndarray, fractions: Fractions) -> np.ndarray:
+    """Assign groups in this order, large ones first: to train while one fits, to valid, to test.
+
+    As in chemprop's balanced scaffold split, a group is large if it takes more than half of valid
+    or test; the first ones are those that fit in train only. What fits nowhere goes where most is
+    free.
+    """
+    count = int(sizes.sum())
+    first, second = _cuts(count, fractions)
+    free: list[float] = [first, second - first, count - second]
+    if sizes.max(initial=0) <= 1:
+        parts = np.empty(len(sizes), dtype=np.int64)
+        parts[order] = np.repeat(np.arange(3), [first, second - first, count - second])
+        return parts
+    rooms = [room for room in free[1:] if room] or [0]
+    tier = (sizes > max(1, min(rooms) / 2)).astype(int) + (sizes > max(1, *rooms))
+    parts = np.empty(len(sizes), dtype=np.int64)
+    sizes_of = sizes.tolist()  # numbers of Python are faster one by one
+    for group in order[np.argsort(-tier[order], kind="stable")].tolist():
+        size = sizes_of[group]
+        part = next((p for p in range(3) if size <= free[p]), None)
+        if part is None:
+            part = max((p for p in range(3) if fractions[p]), key=free.__getitem__)
+            rest = sum(free) - free[part]  # the others share what is left
+            shrink = max(0, 1 - (size - free[part]) / rest) if rest else 0
+            free = [size if p == part else room * shrink for p, room in enumerate(free)]
+        parts[group] = part
+        free[part] -= size
+    return parts
+
+
+def _draw(
+    name: str,
+    data: SplitData,
+    groups: np.ndarray,
+    fractions: Fractions,
+    seed: int,
+    assign: Callable[[np.ndarray, np.ndarray, Fractions], np.ndarray] = _fill,
+) -> SplitResult:
+    """Draw parts of groups with this seed, and again until every target can be scored."""
+    sizes = np.bincount(groups)
+    targets, warnings = _scorable(name, data, groups, fractions)
+    best, lacking, used, always = groups, None, 0, None
+    for number in range(_DRAWS):
+        # Each seed has redraws of its own: those of the next seed would be its first draw.
+        order = permutation(len(sizes), seed + number * _REDRAW)
+        parts = assign(sizes, order, fractions)[groups]
+        lacks = _lacking(data, parts, fractions, targets)
+        if lacking is None or len(lacks) < len(lacking):
+            best, lacking, used = parts, lacks, number
+        always = {*lacks} if always is None else always & {*lacks}
+        if not lacking or (always and number + 1 == _HOPELESS):
+            break
+    lacking, what = lacking or [], _WHAT[data.kind == "regression"]
+    empty = len(np.unique(best)) < np.count_nonzero(fractions)  # `make_splits` refuses it
+    if lacking and not empty and data.labels.shape[1] == 1:
+        part, target = lacking[0]
+        problem = f"{number + 1} draws of the {name} split gave no {part} with {what}"
+        remedy = "use --split stratified, or larger fractions"
+        raise ValueError(f"{problem} of {data.name(target)}; {remedy}")
+    warnings += [f"{part} lacks {what} of {data.name(target)}" for part, target in lacking[:5]]
+    notes = []
+    if used:
+        times = "once" if used == 1 else f"{used} times"
+        aim = "so that fewer parts lack" if lacking else "so that every part has"
+        notes.append(f"drawn again {times} {aim} {what}")
+    shares = np.bincount(best, minlength=3) / max(1, len(best))
+    if len(best) and np.abs(shares - fractions).max() > max(0.05, 1.5 / len(best)):
+        found, wanted = (", ".join(f"{x:.0%}" for x in xs) for xs in (shares, fractions))
+        why = f"the largest of {len(sizes):,} groups has {sizes.max():,} of {len(best):,} rows"
+        warnings.append(f"train, valid and test have {found} of the rows, not {wanted}: {why}")
+    return SplitResult(_positions(best), notes=notes, warnings=warnings)
+
+
+def _scorable(
+    name: str, data: SplitData, groups: np.ndarray, fractions: Fractions
+) -> tuple[list[int], list[str]]:
+    """Return the targets that can be scored in all parts, and warnings of the others.
+
+    Raises if that is no target: then no draw can help.
+    """
+    needed = [part for part, fraction in zip(SPLIT_NAMES, fractions, strict=True) if fraction]
+    _, molecules = data.molecules()
+    good, reasons = [], []
+    for target in range(data.labels.shape[1]):
+        labels = data.labels[:, target]
+        values = np.unique(labels[~np.isnan(labels)])
+        regression = data.kind == "regression"  # has as many values as rows
+        chosen = [~np.isnan(labels)] if regression else [labels == value for value in values]
+        enough = [len(np.unique(groups[own])) >= len(needed) for own in chosen]
+        if not len(values):
+            reasons.append(f"{data.name(target)} has no labels")
+        elif not regression and len(values) == 1:
+            same = f"every known label of {data.name(target)} is {values[0]:g}"
+            reasons.append(f"{same}: there is nothing to tell apart, and no split can help")
+        elif sum(enough) < min(2, len(chosen)):
+            rare = chosen[enough.index(False)]
+            value = f"class {values[enough.index(False)]:g}" if len(chosen) > 1 else "labels"
+            count, own = len(np.unique(molecules[rare])), len(np.unique(groups[rare]))
+            problem = f"{value} of {data.name(target)}: {count} molecules"
+            remedy = "no split can help; add molecules, or leave out a part (--fractions)"
+            if count >= len(needed):
+                problem += f" in {own} groups of the {name} split"
+                other = "random" if regression else "stratified"
+                remedy = f"use --split {other}"
+            reasons.append(f"{problem}, but {', '.join(needed)} need one each; {remedy}")
+        else:
+            good.append(target)
+    if reasons and not good:
+        raise ValueError(reasons[0])
+    return good, reasons
+
+
+def _lacking(
+    data: SplitData, parts: np.ndarray, fractions: Fractions, targets: list[int]
+) -> list[tuple[str, int]]:
+    """Return each part and target without any label or, for classes, with one class only."""
+    found = []
+    for part in np.flatnonzero(fractions):
+        labels = data.labels[parts == part][:, targets]
+        if data.kind == "regression":
+            fine = ~np.isnan(labels).all(0)
+        else:  # NaN is not different from NaN here: `fmin` and `fmax` pass over it
+            least = np.fmin.reduce(labels, axis=0, initial=np.inf)
+            fine = least < np.fmax.reduce(labels, axis=0, initial=-np.inf)
+        found += [(SPLIT_NAMES[part], targets[i]) for i in np.flatnonzero(~fine)]
+    return found
+
+
+# Splits that a column of the table decides.
+
+
+def _column(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    words = [split_word(text) for text in data.values or ()]
+    flagged, notes = flagged_part(data.column), list[str]()
+    if flagged is not None and {*words} <= {"", *_FLAGS}:  # is_test: 1 is test, 0 is train
+        other = SPLIT_NAMES[0 if flagged else 2]
+        words = [word and (SPLIT_NAMES[flagged] if _FLAGS[word] else other) for word in words]
+        notes = [f"by the name of {data.column!r}, 1 is {SPLIT_NAMES[flagged]} and 0 is {other}"]
+    parts = np.array([_WORDS.get(word, -1) for word in words], dtype=np.int64)
+    unknown = Counter(word for word in words if word and word not in _WORDS)
+    _check_known(unknown, len(words), f"the words of a split are {', '.join(_WORDS)}")
+    counts = np.bincount(parts[parts >= 0], minlength=3)
+    if not counts[0] or not counts[2]:
+        part = "test" if counts[0] else "train"
+        found = ", ".join(map(repr, dict.fromkeys(words))) or "nothing"
+        own = ", ".join(word for word, number in _WORDS.items() if SPLIT_NAMES[number] == part)
+        raise ValueError(f"the split column has {found}, but no row of {part} ({own}); add some")
+    warnings = []
+    if missing := len(words) - int(counts.sum()):
+        listed = f" ({', '.join(map(repr, unknown))})" if unknown else ""
+        word = f"without a known word{listed} in the split column"
+        warnings.append(f"{missing:,} rows {word} are left out")
+    # The part of a molecule is the last one that it is in: valid and test stay as they are.
+    first, molecules = data.molecules()
+    last = np.full(len(first), -1)
+    np.maximum.at(last, molecules, parts)
+    for number in (0, 1):
+        if double := int(((parts == number) & (last[molecules] > number)).sum()):
+            later = " or ".join(SPLIT_NAMES[number + 1 :])
+            warnings.append(
+                f"{double:,} rows of {SPLIT_NAMES[number]} are left out, because their molecules "
+                f"are also in {later}"
+            )
+    parts[parts < last[molecules]] = -1
+    if not counts[1] and fractions[1]:
+        share = fractions[1] / (fractions[0] + fractions[1])
+        train = np.flatnonzero(parts == 0)
+        drawn = _random(data.at(train), (1 - share, share, 0.0), seed)
+        parts[train[drawn.parts["valid"]]] = 1
+        notes.append(f"no row of valid: {share:.0%} of train are drawn for it, seed {seed}")
+        notes += drawn.notes
+    return _as_given(data, parts, fractions, notes, warnings)
+
+
+def _time(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
+    texts = [text.strip() for text in data.values or ()]
+    times, form = read_times(texts)
+    dated = np.flatnonzero(~np.isnan(times))
+    warnings = []
+    if len(dated) < len(texts):
+        count = len(texts) - len(dated)
+        warnings.append(f"{count:,} rows without a date ({form}) in the split column are left out")
+    first, molecules = data.at(dated).molecules()
+    earliest = np.full(len(first), np.inf)
+    np.minimum.at(earliest, molecules, times[dated])
+    # Molecules of one date are in an order that depends on the seed, not on the file.
+    order = np.lexsort((np.argsort(permutation(len(first), seed)), earliest))
+    sizes = np.bincount(molecules)[order]
+    middles = np.cumsum(sizes) - sizes / 2
+    part_of_molecule = np.empty(len(first), dtype=np.int64)
+    cuts = _cuts(len(dated), fractions)
+    part_of_molecule[order] = np.searchsorted(cuts, middles, side="right")
+    parts = np.full(len(texts), -1)
+    parts[dated] = part_of_molecule[molecules]
+    notes = []
+    for number, part in enumerate(SPLIT_NAMES):
+        if len(own := earliest[part_of_molecule == number]):
+            ends = [texts[np.flatnonzero(times == end)[0]] for end in (own.min(), own.max())]
+            notes.append(f"{part} from {ends[0]} to {ends[1]}, by the first date of a molecule")
+    return _as_given(data, parts, fractions, notes, warnings)
+
+
+def read_times(texts: Sequence[str]) -> tuple[np.ndarray, str]:
+    """Convert the texts of a column to numbers that grow with time; also return their form.
+
+    All texts are numbers or have one of the forms in `DATES`, with or without a time of day, which
+    is not read. NaN stands for an empty text, and for a few that have another form.
+    """
+    known = list(dict.fromkeys(text for text in texts if text))
+    sample = known[:: 1 + len(known) // _SAMPLE]
+    forms = ["number", *DATES]
+    fitting = [sum(x == x for x in (_read_time(t, form) for t in sample)) for form in forms]
+    likely = [form for form, count in zip(forms, fitting, strict=True) if count == max(fitting)]
+    found = {form: {text: _read_time(text, form) for text in known} for form in likely}
+    counts = {form: sum(x == x for x in own.values()) for form, own in found.items()}
+    form = max(counts, key=counts.__getitem__)
+    values = np.array([found[form].get(text, np.nan) for text in texts], dtype=np.float64)
+    unknown = Counter(text for text, x in zip(texts, values, strict=True) if text and x != x)
+    _check_known(unknown, len(texts), f"the forms of a date are {', '.join(forms)}")
+    if not counts[form]:
+        raise ValueError("the column of the split has no dates; name another")
+    one, other = found[form], found.get("day/month/year", {})
+    if form == "month/day/year" and counts[form] == counts.get("day/month/year"):
+        known = [text for text in known if one[text] == one[text]]
+        if sorted(known, key=one.__getitem__) != sorted(known, key=other.__getitem__):
+            example = next(text for text in known if one[text] != other[text])
+            remedy = "write dates as 2024-12-31"
+            raise ValueError(f"{example!r} may be month/day/year or day/month/year; {remedy}")
+    return values, form
+
+
+def _read_time(text: str, form: str) -> float:
+    if form == "number":
+        try:
+            return value if abs(value := float(text)) < np.inf else np.nan
+        except ValueError:
+            return np.nan
+    if not (match := DATES[form].fullmatch(text)):
+        return np.nan
+    year, month, day = int(match["year"]), match["month"].casefold(), int(match["day"] or 1)
+    if len(match["year"]) == 2:
+        year += 2000 if year < 69 else 1900  # as in POSIX
+    try:
+        return date(year, int(month) if month.isdigit() else _month(month), day).toordinal()
+    except ValueError:
+        return np.nan
+
+
+def _month(word: str) -> int:
+    """Return the number of a month by the first letters of its name, 0 if it is unknown."""
+    elsewhere = (number for start, number in _MONTHS_ELSEWHERE.items() if word.startswith(start))
+    return _MONTHS.index(word[:3]) + 1 if word[:3] in _MONTHS else next(elsewhere, 0)
+
+
+def _check_known(unknown: Counter[str], count: int, expected: str) -> None:
+    if unknown.total() > _MOST_UNKNOWN * count:
+        listed = ", ".join(repr(word) for word, _ in unknown.most_common(5))
+        many = f"{unknown.total():,} of {count:,} rows"
+        raise ValueError(f"{many} have {listed} in the column of the split; {expected}")
+
+
+def _as_given(
+    data: SplitData, parts: np.ndarray, fractions: Fractions, notes: list[str], warnings: list[str]
+) -> SplitResult:
+    """Return parts that are not drawn again: what a part lacks is a warning."""
+    present = [float((parts == part).any() or fractions[part]) for part in range(3)]
+    what = _WHAT[data.kind == "regression"]
+    lacking = _lacking(data, parts, present, list(range(data.labels.shape[1])))
+    warnings += [f"{part} lacks {what} of {data.name(target)}" for part, target in lacking[:5]]
+    return SplitResult(_positions(parts), np.flatnonzero(parts < 0), notes, warnings)
+
+
+# Groups of molecules.
+
+
+def _of_molecules(
+    data: SplitData, name: str, find: Callable[[list[str]], np.ndarray]
+) -> np.ndarray:
+    """Return the group of each molecule, found from its key and kept on disk."""
+    first, molecules = data.molecules()
+    content = hashlib.blake2b(data.keys[first].tobytes(), digest_size=8).hexdigest()
+    path = data.cache / f"{name}-{content}.npy" if data.cache else None
+    if path and path.is_file():
+        return _numbered(np.load(path, allow_pickle=False)[molecules])
+    groups = find([data.smiles(int(i)) for i in first])
+    if path:
+        file = io.BytesIO()
+        np.save(file, groups)
+        write_atomically(path, [file.getbuffer()])
+    return _numbered(groups[molecules])
+
+
+def _numbered(items: Iterable[Any]) -> np.ndarray:
+    """Number different items by appearance; return the number of each, int64."""
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(item, len(numbers)) for item in items], dtype=np.int64)
+
+
+def _positions(parts: np.ndarray) -> Splits:
     return {name: np.flatnonzero(parts == part) for part, name in enumerate(SPLIT_NAMES)}
 
 
-def scaffold(smiles: str) -> str:
-    """Return the Bemis-Murcko scaffold, rings and linkers without stereochemistry, as SMILES.
-
-    It is empty for a molecule without a ring, and the text itself if RDKit cannot read that.
-    """
-    with rdBase.BlockLogs():
-        try:
-            return MurckoScaffold.MurckoScaffoldSmiles(smiles, includeChirality=False)
-        except (ValueError, RuntimeError):
-            return smiles
-
-
-def _cuts(count: int, fractions: Sequence[float]) -> tuple[int, int]:
+def _cuts(count: int, fractions: Fractions) -> tuple[int, int]:
     """Return where train ends and where valid ends."""
     if len(fractions) != 3 or not min(fractions) >= 0 or not abs(sum(fractions) - 1) <= 1e-6:
         expected = "three shares that add up to 1, of train, valid and test"
         raise ValueError(f"fractions = {tuple(fractions)}: expected {expected}")
     return round(count * fractions[0]), round(count * (fractions[0] + fractions[1]))
+
+
+SPLITS: dict[str, SplitKind] = {
+    "random": SplitKind(_random, False, "molecules drawn at random"),
+    "stratified": SplitKind(_stratified, False, "random, with equal shares of classes or values"),
+    "scaffold": SplitKind(_scaffold, False, "molecules of one Bemis-Murcko scaffold together"),
+    "cluster": SplitKind(_cluster, False, "similar molecules together (Butina)"),
+    "column": SplitKind(_column, True, "the column names train, valid or test"),
+    "time": SplitKind(_time, True, "the oldest molecules in train, the newest in test"),
+    "group": SplitKind(_group, True, "rows with the same value together"),
+}

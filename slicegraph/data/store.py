@@ -88,14 +88,15 @@ class MoleculeArrays(NamedTuple):
     edge_ptr: np.ndarray  # [B + 1] int64, the first edge of each molecule
     y: np.ndarray  # [B, L] float32, NaN where there is no label
     index: np.ndarray  # type: ignore[assignment]  # [B] int64, the positions in the whole store
+    bound: np.ndarray | None = None  # [B, L] int8, as `MoleculeStore.bounds`
 
 
 class MoleculeStore:
     """The molecules that `slicegraph prepare` wrote into a folder.
 
     The arrays are mapped, not read: opening costs 8 bytes a molecule, and the processes of a
-    machine that open the same folder share the memory. A pickled store is its folder and its
-    positions.
+    machine that open the same folder share the memory. A pickled store is its folder, its
+    positions and what :meth:`with_labels` was given.
 
     Args:
         folder: where the molecules are.
@@ -103,8 +104,9 @@ class MoleculeStore:
             are compared in any case. Whatever is wrong is a :class:`StoreError`.
 
     ``store[i]`` is a molecule, a PyG ``Data`` of int64 features with its ``smiles``, its ``index``
-    in the store and, if there are labels, ``y`` of shape ``[1, L]``. ``store[indices]`` (a slice,
-    numbers, or a mask) is a store of these molecules; it copies nothing.
+    in the store and, if there are labels, ``y`` of shape ``[1, L]`` (and ``bound``, if there are
+    bounds). ``store[indices]`` (a slice, numbers, or a mask) is a store of these molecules; it
+    copies nothing.
 
     Example:
         >>> store = MoleculeStore("dataset/mini")
@@ -126,6 +128,7 @@ class MoleculeStore:
         self._atom_code = FeatureCode(meta["atom_vocabulary"])
         self._bond_code = FeatureCode(meta["bond_vocabulary"])
         self._whole = positions is None
+        self._given: tuple[np.ndarray, np.ndarray | None] | None = None
         self.positions = np.arange(meta["molecules"]) if positions is None else positions
 
     def __len__(self) -> int:
@@ -148,9 +151,45 @@ class MoleculeStore:
         )
         if self.meta["labels"]:
             data.y = torch.from_numpy(arrays.y)
+        if arrays.bound is not None:
+            data.bound = torch.from_numpy(arrays.bound)
         if self._arrays["smiles"].size:
             data.smiles = self.smiles(index)
         return data
+
+    def with_labels(
+        self,
+        labels: np.ndarray,
+        bounds: np.ndarray | None = None,
+        names: Sequence[str] | None = None,
+    ) -> "MoleculeStore":
+        """Return the same molecules with other labels; the files stay as they are.
+
+        Args:
+            labels: ``[N, L]``, converted to float32, NaN where there is none.
+            bounds: ``[N, L]`` int8, as :attr:`bounds`; None if every label is exact.
+            names: the names of the labels (default: those of the store).
+        """
+        names = self.label_names if names is None else list(names)
+        expected = (len(self), len(names))
+        for what, given in (("labels", labels), ("bounds", bounds)):
+            if given is not None and given.shape != expected:
+                shapes = f"have shape {list(given.shape)}, expected {list(expected)}"
+                raise ValueError(f"MoleculeStore.with_labels: {what} {shapes}")
+        own = np.full((self.meta["molecules"], len(names)), np.nan, np.float32)
+        own[self.positions] = labels
+        limits = None
+        if bounds is not None:
+            limits = np.zeros(own.shape, np.int8)
+            limits[self.positions] = bounds
+        view = self[:]
+        view._whole = self._whole
+        view._give((own, limits), names)
+        return view
+
+    def _give(self, given: tuple[np.ndarray, np.ndarray | None], names: list[str]) -> None:
+        self._given, self.meta = given, {**self.meta, "labels": names}
+        self._arrays = {**self._arrays, "labels": given[0]}
 
     def batch(self, indices: Indices) -> MoleculeArrays:
         """Return the arrays of these molecules, in this order."""
@@ -167,6 +206,7 @@ class MoleculeStore:
             edge_ptr=2 * bond_ptr,
             y=files["labels"][positions],
             index=positions,
+            bound=None if self._limits is None else self._limits[positions],
         )
 
     def smiles(self, index: int) -> str:
@@ -180,6 +220,20 @@ class MoleculeStore:
         """``[N, L]`` float32, NaN where there is none."""
         labels = self._arrays["labels"]
         return labels if self._whole else labels[self.positions]
+
+    @property
+    def bounds(self) -> np.ndarray | None:
+        """``[N, L]`` int8, or None if every label is exact.
+
+        1 where the true value is at least the label (">10"), -1 where it is at most the label
+        ("<0.1"), 0 where the label is the value itself.
+        """
+        limits = self._limits
+        return limits if limits is None or self._whole else limits[self.positions]
+
+    @property
+    def _limits(self) -> np.ndarray | None:
+        return None if self._given is None else self._given[1]
 
     @property
     def label_names(self) -> list[str]:
@@ -227,7 +281,8 @@ class MoleculeStore:
 
     def __getstate__(self) -> dict[str, Any]:
         positions = None if self._whole else self.positions
-        return {"folder": self.folder, "files": self.meta["files"], "positions": positions}
+        state = {"folder": self.folder, "files": self.meta["files"], "positions": positions}
+        return state | {"given": self._given, "names": self.label_names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         folder, meta = state["folder"], read_meta(state["folder"])
@@ -235,6 +290,8 @@ class MoleculeStore:
             raise StoreError(folder, "was prepared again since it was pickled; open it again")
         check_files(folder, meta, contents=False)
         self._open(folder, meta, state["positions"])
+        if state["given"] is not None:
+            self._give(state["given"], state["names"])
 
     def __repr__(self) -> str:
         return f"MoleculeStore({str(self.folder)!r}, {len(self)} of {self.meta['molecules']})"

@@ -1,43 +1,71 @@
-"""Files of molecules as streams of rows: CSV, TSV and SMI, plain or gzip, and Parquet.
+"""Files of molecules as streams of rows: CSV, TSV, SMI and SDF, plain or gzip; Parquet and Excel.
 
 The standard `csv` module reads one record at a time, so that a row that cannot be read costs that
 row alone. `pandas.read_csv` does not keep this promise: after a quote that is not closed it takes
 everything up to the next quote as one field, and it fills short rows silently.
 """
 
+import codecs
 import csv
+import datetime
 import gzip
 import io
 import math
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from importlib import import_module
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from slicegraph.data.smiles import SmilesError, read_smiles
+from slicegraph.data.smiles import SmilesError, molblock_to_smiles, read_smiles
 
 MAX_CHARACTERS = 1 << 20  # of a line
 MAX_LINES = 1000  # of a record with line breaks in quotes
 CHUNK_CHARACTERS = 4 << 20  # of the texts of a chunk: a file of long texts must not fill the memory
+FORMULAS = "formulas without saved values; open the file in Excel and save it"
+SDF_RECORDS = "the SDF records"  # where molecules in molblocks come from
 NOT_TEXT = "holds bytes that are not UTF-8, or NUL"  # the problem of a row that fails `is_text`
 
-_DELIMITERS = ",\t;|"  # the first wins a tie
+_DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}  # the first wins a tie
 _NUL = "\udc00"  # "surrogateescape" makes U+DC80 to U+DCFF of bytes 80 to FF, so this one is free
 _ESCAPED = re.compile("[\udc00-\udcff]")
+_NOT_ASCII = re.compile("[^\0-\x7f]")
 _SAMPLE_ROWS = 1000  # that columns are guessed from
+_LAYOUT_ROWS = 200  # that the delimiter and the header are found in
+_HEADER_ROWS = 20  # of which one is the header
 _PARQUET_ROWS = 4096  # in memory at a time
+_SDF_CHARACTERS = 16 << 20  # of a record
+_BLANKS = " \t\r\n"
+_SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # Excel's first line
+_PROPERTY = re.compile(r">.*?<(.+)>")
+_BOMS = {  # the longer ones first
+    **{codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"},
+    **{codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"},
+}
+_FOREIGN = {  # first bytes of a file that is no text
+    b"PK\x03\x04": "a zip archive; if it is an Excel workbook, name it .xlsx",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as .xlsx or CSV",
+    b"PAR1": "Parquet; name it .parquet",
+}
 
-_GAPS = {"", "nan", "na", "n/a", "null", "none", "<na>"}
+EMPTY = {"", "nan", "na", "n/a", "n.a.", "n.a", "null", "none", "nil", "missing"}  # small letters
+_NOTHING = """<na> nd n.d. n.d n/d nt n.t. - -- --- . .. ? ?? \\n
+    unknown inconclusive unspecified tbd k.a. #n/a #na #value! #div/0! #ref! #num! #name? #null!
+    #nv #wert! #zahl! #bezug! #valeur!"""  # also what German and French spreadsheets write
+_NOT = ("determined", "tested", "available", "measured", "done", "applicable", "reported")
+GAPS = EMPTY | {*_NOTHING.split(), *(f"not {word}" for word in _NOT)}
 _LARGEST = 3.4028234663852886e38  # of float32
 
 _SMILES_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles", "can_smiles", "smi")
+_INCHI_NAMES = ("inchi", "standard_inchi", "std_inchi")
 _MOLECULE_NAMES = ("mol", "molecule", "structure", "compound")  # may be drawings, names, numbers
 _NUMBERING = ("", "#", "id", "idx", "index", "row", "mol_id", "molid", "cid", "unnamed:_0")
+_NUMBERED = re.compile(r" \(column \d+\)$")  # what repeated names have at their end
 _ENOUGH = 20  # values that tell whether a column has SMILES
 
 
@@ -63,6 +91,10 @@ class TableSource(ABC):
     columns: tuple[str, ...]  # all of them, in the order of the file
     smiles: str | None = None  # the column of the SMILES, None in a file without columns
     labels: tuple[str, ...] = ()  # the columns of the labels
+    delimiter: str = ""  # of the fields of a text file
+    structure: str = "SMILES"  # how molecules are written there: also "InChI" or "molblock"
+    formulas: frozenset[str] = frozenset()  # columns of a workbook that have nothing else
+    notes: tuple[str, ...] = ()  # how the file differs from UTF-8 with commas, a line each
     size: int  # how much there is to read, in `unit`
     unit: str
     position: int = 0  # how much has been read
@@ -79,9 +111,11 @@ def open_table(
 
     Args:
         path: a ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header, a ``.smi``, ``.smiles`` or
-            ``.ism`` (SMILES, blanks, name; no header), each also with ``.gz``; or a ``.parquet`` or
-            ``.pq``, which needs ``pip install 'slicegraph[parquet]'``.
-        smiles: the column of the SMILES.
+            ``.ism`` (SMILES, blanks, name; no header), an ``.sdf`` or ``.sd`` (its properties are
+            columns), each also with ``.gz``; a ``.parquet`` or ``.pq``, which needs
+            ``pip install 'slicegraph[parquet]'``; or an ``.xlsx`` or ``.xlsm``, which needs
+            ``pip install 'slicegraph[xlsx]'``.
+        smiles: the column of the SMILES or InChI.
         labels: the columns of the labels, none for ``[]``.
 
     Example:
@@ -98,17 +132,6 @@ def open_table(
     if path.stat().st_size == 0:
         raise ValueError(f"{path.name!r} is empty")
     return _READERS[suffix](path, smiles, labels)
-
-
-def read_labels(texts: Sequence[str], names: Sequence[str]) -> list[float]:
-    """Convert the labels of one row, NaN for a gap; other texts raise a `ValueError`."""
-    values = []
-    for text, name in zip(texts, names, strict=True):
-        value, problem = _number(text)
-        if problem:
-            raise ValueError(f"{name} = {text!r} {problem}")
-        values.append(value)
-    return values
 
 
 def cut(table: TableSource, rows: int) -> Iterator[Chunk]:
@@ -135,10 +158,51 @@ def printable(field: str) -> str:
     return _ESCAPED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", field)
 
 
-class _TextFile(TableSource):
-    """A text file, plain or gzip, in UTF-8 with or without byte order mark.
+class _FieldTable(TableSource):
+    """A table whose records are fields in the order of the columns."""
 
-    A byte that is not UTF-8, or NUL, becomes a lone surrogate: only its own field is
+    def _set_columns(
+        self,
+        path: Path,
+        names: Sequence[str],
+        sample: list[list[str]],
+        smiles: str | None,
+        labels: Sequence[str] | None,
+    ) -> None:
+        """Choose the columns of the molecules and the labels, as given or guessed from rows."""
+        unique = _unique_names(names)
+        renamed = [new for new, old in zip(unique, names, strict=True) if new != old]
+        if renamed:
+            shown = ", ".join(map(repr, renamed[:3])) + ", ..." * (len(renamed) > 3)
+            self.notes += (f"repeated or empty names of columns: they are called {shown}",)
+        self.columns, self._header = tuple(unique), [name.casefold() for name in names]
+        self.smiles, self.labels = _choose_columns(path.name, unique, sample, smiles, labels)
+        self._places = [unique.index(name) for name in (self.smiles, *self.labels)]
+        texts = [row[self._places[0]].strip() for row in sample]
+        if 2 * sum(text.startswith("InChI=") for text in texts) > sum(map(bool, texts)):
+            self.structure = "InChI"
+
+    def rows(self) -> Iterator[Row]:
+        place, *labels = self._places
+        name = self._header[place]
+        for fields, line, problem in self._records():
+            if problem is None and fields[place].strip().casefold() == name:
+                again = [field.casefold() for field in _clean_names(fields)] == self._header
+                line, problem = line or ", ".join(fields), "repeats the header" if again else None
+            if problem is None:
+                yield Row(fields[place], tuple([fields[label] for label in labels]))
+            else:
+                yield Row(line.rstrip("\r\n"), problem=problem)
+
+    @abstractmethod
+    def _records(self) -> Iterator["_Record"]:
+        """Yield the rows below the header."""
+
+
+class _TextFile(TableSource):
+    """A text file, plain or gzip, in UTF-8, UTF-16, UTF-32 or Windows-1252.
+
+    In UTF-8 a byte that is not UTF-8, or NUL, becomes a lone surrogate: only its own field is
     affected; `is_text` detects it and `printable` escapes it. Line endings (LF, CRLF or
     CR) are kept. A line of more than `MAX_CHARACTERS` is cut after one more.
     """
@@ -147,56 +211,130 @@ class _TextFile(TableSource):
 
     def __init__(self, path: Path) -> None:
         self._path, self.size = path, path.stat().st_size
+        self._encoding = _encoding_of(path)
+        if self._encoding != "utf-8-sig":
+            name = {"cp1252": "Windows-1252 (it is not UTF-8)"}.get(self._encoding)
+            self.notes = (f"encoding {name or self._encoding[:6].upper()}",)
 
-    def _lines(self) -> Iterator[str]:
-        with open(self._path, "rb") as file:
-            start = file.read(2)
-            file.seek(0)
-            if start in (b"\xff\xfe", b"\xfe\xff"):
-                raise ValueError(f"{self._path.name!r} is UTF-16; save it as UTF-8")
-            packed = start == b"\x1f\x8b"
-            plain = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
-            text = io.TextIOWrapper(plain, "utf-8-sig", "surrogateescape", newline="")
-            try:
-                while line := text.readline(MAX_CHARACTERS + 1):
-                    rest = line if len(line) > MAX_CHARACTERS else ""
-                    while rest and rest[-1] not in "\r\n":
-                        rest = text.readline(MAX_CHARACTERS)
-                    self.position = file.tell()
-                    yield line.replace("\0", _NUL) if "\0" in line else line
-                self.position = self.size
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise ValueError(f"{self._path.name!r} is damaged or cut off ({error})") from None
+    def _lines(self) -> Generator[str]:
+        errors = "replace" if self._encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
+        with _plain_bytes(self._path) as (file, plain):
+            text = io.TextIOWrapper(plain, self._encoding, errors, newline="")
+            while line := text.readline(MAX_CHARACTERS + 1):
+                rest = line if len(line) > MAX_CHARACTERS else ""
+                while rest and rest[-1] not in "\r\n":
+                    rest = text.readline(MAX_CHARACTERS)
+                self.position = file.tell()
+                if not line.isascii():
+                    line = line.replace("\ufeff", "")  # a mark within: files one after another
+                yield line.replace("\0", _NUL) if "\0" in line else line
+            self.position = self.size
 
 
-class _DelimitedTable(_TextFile):
-    """A CSV or TSV; its delimiter is the one of ``, ; |`` and tab that the header has most of."""
+@contextmanager
+def _plain_bytes(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """Open a file; return it and its unpacked content."""
+    with open(path, "rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        try:
+            yield file, cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path.name!r} is damaged or cut off ({error})") from None
+
+
+def _encoding_of(path: Path) -> str:
+    """Return the codec of a text file by its marks and bytes."""
+    with _plain_bytes(path) as (_, plain):
+        block = plain.read(1 << 16)
+        for start, what in _FOREIGN.items():
+            if block.startswith(start):
+                raise ValueError(f"{path.name!r} is {what}")
+        for start, codec in _BOMS.items():
+            if block.startswith(start):
+                return codec
+        half = len(block) // 2
+        zeros = block[0::2].count(0), block[1::2].count(0)
+        if max(zeros) > 0.7 * half and min(zeros) < 0.1 * half:  # Latin letters in two bytes
+            return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
+        strays, decoder = False, codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        while block:
+            if b"\0" in block:
+                return "utf-8-sig"  # damaged, whatever it is
+            if not block.isascii():
+                text = decoder.decode(block)
+                escaped = len(_ESCAPED.findall(text))
+                if len(_NOT_ASCII.findall(text)) > escaped:
+                    return "utf-8-sig"
+                strays = strays or escaped > 0
+            block = plain.read(1 << 20)
+        return "cp1252" if strays else "utf-8-sig"
+
+
+class _DelimitedTable(_TextFile, _FieldTable):
+    """A CSV or TSV; its delimiter gives as many fields in the rows as in the header."""
 
     def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
         super().__init__(path)
-        records = self._records()
-        header, _, problem = next(records, ([], "", "no lines"))
+        tabs = path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab"))
+        lines, delimiters = self._first_lines(), "\t,;|" if tabs else ",\t;|"
+        self.delimiter, self._skipped, header, rows = _find_layout(lines, delimiters)
+        self._width = len(header)
+        above = self._skipped - bool(lines and _SEP.fullmatch(lines[0].rstrip("\r\n")))
+        _, _, problem = next(self._all_records(), ((), "", "no lines"))
         if problem:
             raise ValueError(f"{path.name!r} has no header ({problem})")
-        names = [printable(name).strip() for name in header]
-        self.columns = tuple(names)
-        sample = [fields for fields, _, problem in islice(records, _SAMPLE_ROWS) if not problem]
-        self.smiles, self.labels = _choose_columns(path.name, names, sample, smiles, labels)
-        self._column = names.index(self.smiles)
-        self._label_columns = [names.index(name) for name in self.labels]
+        names = [""] * _has_row_names(header, rows) + _clean_names(header)
+        while (
+            len(names) > 1 and not names[-1] and not _filled(row[len(names) - 1 :] for row in rows)
+        ):
+            names.pop()
+        if len(rows) > 1 and all(_filled([row[len(names) :]]) for row in rows):
+            usual = Counter(map(len, rows)).most_common(1)[0][0]
+            problem = f"every row has {usual} fields, the header {len(names)}"
+            remedy = "export with ; or quotes"
+            if self.delimiter == ",":
+                problem += ": perhaps decimal commas in a comma-separated file"
+            raise ValueError(f"{path.name!r}: {problem}; {remedy}")
+        self._width = len(names)
+        ends = [row[len(names) :] for row in [header, *rows]]
+        wrong = sum(len(row) < len(names) for row in rows) + sum(_filled([end]) for end in ends)
+        said = {
+            f"fields separated by {_DELIMITERS.get(self.delimiter, repr(self.delimiter))}": (
+                self.delimiter != delimiters[0] and len(names) > 1
+            ),
+            f"lines before the header that are skipped: {above}": above,
+            "lines end as on old Macs (CR)": lines[0].endswith("\r"),
+            "empty fields at the end of rows are ignored": any(ends) and not wrong,
+            "the first column has row names, as R writes them": len(names) > len(header),
+            f"{wrong} of the first {len(rows)} rows have not as many fields as the header: numbers"
+            " with a decimal comma must be in quotes, or the fields separated by semicolons": (
+                2 * wrong > len(rows)
+            ),
+        }
+        self.notes += tuple(text for text, holds in said.items() if holds)
+        sample = [one for one, _, problem in islice(self._records(), _SAMPLE_ROWS) if not problem]
+        self._set_columns(path, names, sample, smiles, labels)
 
-    def rows(self) -> Iterator[Row]:
-        column, label_columns = self._column, self._label_columns
-        for fields, line, problem in islice(self._records(), 1, None):
-            if problem is None:
-                yield Row(fields[column], tuple([fields[label] for label in label_columns]))
-            else:
-                yield Row(line.rstrip("\r\n"), problem=problem)
+    def _first_lines(self) -> list[str]:
+        lines, characters = [], 0
+        with closing(self._lines()) as found:
+            for line in found:
+                lines += [line] if line.strip(_BLANKS) else []
+                characters += len(line)
+                if len(lines) == _LAYOUT_ROWS or characters > CHUNK_CHARACTERS:
+                    break
+        return lines
 
     def _records(self) -> Iterator["_Record"]:
+        return islice(self._all_records(), 1, None)
+
+    def _all_records(self) -> Iterator["_Record"]:
+        """Yield the header and the rows."""
         lines = self._lines()
-        first = next((line for line in lines if line.strip()), "")
-        return _read_records(chain([first], lines), max(_DELIMITERS, key=first.count))
+        for _ in islice((line for line in lines if line.strip(_BLANKS)), self._skipped):
+            pass
+        return _read_records(lines, self.delimiter, self._width)
 
 
 class _SmiTable(_TextFile):
@@ -207,16 +345,84 @@ class _SmiTable(_TextFile):
     def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
         super().__init__(path)
         self.labels = tuple(labels or ())
-        if smiles or self.labels not in ((), self.columns[1:]):
+        if not {smiles or "smiles", *self.labels} <= {*self.columns}:
             raise ValueError(f"{path.name!r} has no columns; make a CSV of it to name some")
+        self._places = [self.columns.index(name) for name in (smiles or "smiles", *self.labels)]
+        self.notes += ("the first word of a line is the molecule, the rest is the column 'name'",)
 
     def rows(self) -> Iterator[Row]:
         for line in self._lines():
             if words := line.strip().split(maxsplit=1):
-                yield Row(words[0], ("".join(words[1:]),) if self.labels else ())
+                text, *labels = [(*words, "")[place] for place in self._places]
+                yield Row(text, tuple(labels))
 
 
-class _ParquetTable(TableSource):
+class _SdfTable(_TextFile):
+    """Molecules in molblocks; the columns are the molecule as SMILES, its title, its properties."""
+
+    def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
+        super().__init__(path)
+        found: dict[str, None] = {}
+        titled, first = False, True  # whether a molecule has a title, whether a line may be one
+        for line in self._lines():
+            titled = titled or (first and bool(line.strip()))
+            first = line.startswith("$$$$")
+            if line[0] == ">" and (name := _PROPERTY.match(line)):
+                found[printable(name[1]).strip()] = None
+        used = {name.casefold() for name in found}
+        own = next(n for n in ("smiles", "structure", "molblock", "") if n not in used)
+        self._title = next(n for n in ("name", "title", "") if n not in used) if titled else ""
+        self.columns = (*filter(None, [self._title]), *found)
+        if smiles in (None, own):
+            self.columns = (own, *self.columns)
+        asked = [*([smiles] if smiles else []), *(labels or ())]
+        if missing := [name for name in asked if name not in self.columns]:
+            known = ", ".join(self.columns)
+            raise ValueError(f"{path.name!r} has no column {missing[0]!r}; its columns are {known}")
+        self.smiles = smiles or own
+        self._own, self.structure = own, "molblock" if self.smiles == own else "SMILES"
+        if labels is None:
+            sample = [values for values, _ in islice(self._molecules(), _SAMPLE_ROWS)]
+            columns = {name: [values.get(name, "") for values in sample] for name in found}
+            labels = [n for n in found if n != smiles and _has_labels(n, columns[n])]
+        self.labels = tuple(labels)
+
+    def rows(self) -> Iterator[Row]:
+        for values, block in self._molecules():
+            problem = None
+            try:
+                values[self._own] = molblock_to_smiles(block) if self.smiles == self._own else ""
+            except ValueError as error:
+                problem = error.reason if isinstance(error, SmilesError) else str(error)
+                values[self._own] = values.get(self._title) or block.split("\n", 1)[0]
+            labels = tuple([values.get(name, "") for name in self.labels])
+            yield Row(values.get(cast(str, self.smiles), ""), labels, problem)
+
+    def _molecules(self) -> Iterator[tuple[dict[str, str], str]]:
+        """Yield the properties and the molblock of every record."""
+        block: list[str] = []
+        values: dict[str, str] = {}
+        name, in_block, characters = None, True, 0
+        for line in chain(self._lines(), ["$$$$"]):
+            text, characters = line.rstrip("\r\n"), characters + len(line)
+            if text.startswith("$$$$"):
+                if values or any(map(str.strip, block)):
+                    if self._title:
+                        values[self._title] = block[0].strip() if block else ""
+                    yield values, "\n".join(block) if characters < _SDF_CHARACTERS else ""
+                block, values, name, in_block, characters = [], {}, None, True, 0
+            elif text[:1] == ">" and name is None and (found := _PROPERTY.match(text)):
+                name, in_block = printable(found[1]).strip(), False
+                values[name] = ""
+            elif in_block and characters < _SDF_CHARACTERS:
+                block.append(text)
+            elif name is not None and text.strip() and characters < _SDF_CHARACTERS:
+                values[name] = f"{values[name]}\n{text}" if values[name] else text
+            elif name is not None and not text.strip():
+                name = None
+
+
+class _ParquetTable(_FieldTable):
     """A Parquet file; a few thousand of its rows are in memory at a time."""
 
     unit = "rows"
@@ -236,14 +442,15 @@ class _ParquetTable(TableSource):
         names = self._file.schema_arrow.names
         if len(set(names)) < len(names):
             raise ValueError(f"{path.name!r} has columns of one name: {', '.join(names)}")
-        self.columns = tuple(names)
         sample = [list(fields) for fields in islice(self._fields(names), _SAMPLE_ROWS)]
-        self.smiles, self.labels = _choose_columns(path.name, names, sample, smiles, labels)
+        self._set_columns(path, names, sample, smiles, labels)
+        self._read = [names[place] for place in self._places]
+        self._places = list(range(len(self._read)))
 
-    def rows(self) -> Iterator[Row]:
-        fields = self._fields([cast(str, self.smiles), *self.labels])
-        for self.position, (text, *labels) in enumerate(fields, start=1):
-            yield Row(text, tuple(labels))
+    def _records(self) -> Iterator["_Record"]:
+        for number, fields in enumerate(self._fields(self._read), start=1):
+            self.position = number
+            yield list(fields), "", None
 
     def _fields(self, names: list[str]) -> Iterator[tuple[str, ...]]:
         try:
@@ -254,29 +461,202 @@ class _ParquetTable(TableSource):
             raise ValueError(f"{self._name!r} is damaged ({error})") from None
 
 
-_READERS: dict[str, type[_DelimitedTable | _SmiTable | _ParquetTable]] = {
+class _ExcelTable(_FieldTable):
+    """A sheet of a workbook: the first one with molecules; formulas have their saved values."""
+
+    unit = "rows"
+
+    def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
+        try:
+            self._open = import_module("openpyxl").load_workbook
+        except ImportError:
+            remedy = "pip install 'slicegraph[xlsx]'"
+            raise ValueError(f"{path.name!r} needs openpyxl: {remedy}") from None
+        self._path, self._skipped, self._width, self.size = path, 0, 0, 0
+        with self._book() as book:
+            sheets = sorted(book.worksheets, key=lambda sheet: sheet.sheet_state != "visible")
+            names = [sheet.title for sheet in sheets]
+        problems = []
+        for self._sheet in names:
+            try:
+                self._choose_sheet(smiles, labels, len(names))
+                return
+            except ValueError as error:
+                problems.append(str(error))
+        raise ValueError(problems[0] if problems else f"{path.name!r} has no sheets")
+
+    def _choose_sheet(self, smiles: str | None, labels: Sequence[str] | None, sheets: int) -> None:
+        with closing(self._cells()) as cells:
+            rows = list(islice(cells, _SAMPLE_ROWS))
+        if not rows:
+            raise ValueError(f"{self._path.name!r} is empty")
+        self._skipped = _find_header(rows)
+        header, sample = rows[self._skipped], rows[self._skipped + 1 :]
+        self._width = max(map(len, [header, *sample]))
+        names = _clean_names(header + [""] * (self._width - len(header)))
+        said = f"sheet {self._sheet!r}" + (f", one of {sheets}" if sheets > 1 else "")
+        skipped = f"lines before the header that are skipped: {self._skipped}"
+        self.notes = (said, skipped) if self._skipped else (said,)
+        sample = [row + [""] * (self._width - len(row)) for row in sample]
+        self.formulas = frozenset(self._find_formulas(names, sample))
+        try:
+            self._set_columns(self._path, names, sample, smiles, labels)
+        except ValueError as error:
+            listed = ", ".join(map(repr, sorted(self.formulas)))
+            raise ValueError(f"{error}; {listed}: {FORMULAS}" if listed else error) from None
+
+    def _find_formulas(self, names: list[str], sample: list[list[str]]) -> Iterator[str]:
+        """Yield the columns without values whose cells have formulas."""
+        empty = [k for k, name in enumerate(names) if name and not _filled(r[k] for r in sample)]
+        if empty:
+            with closing(self._cells(values=False)) as cells:
+                rows = list(islice(cells, _SAMPLE_ROWS))
+            for k in empty:
+                if any("".join(row[k : k + 1]).startswith(("=", "<openpyxl.")) for row in rows):
+                    yield _unique_names(names)[k]
+
+    def _records(self) -> Iterator["_Record"]:
+        with closing(self._cells()) as cells:
+            for number, row in enumerate(islice(cells, self._skipped + 1, None), start=1):
+                self.position = number
+                yield row[: self._width] + [""] * (self._width - len(row)), "", None
+
+    def _cells(self, values: bool = True) -> Generator[list[str]]:
+        """Yield the texts of the rows that have any, without empty ones at their end.
+
+        Formulas have their values or, if these are not asked for, their own text.
+        """
+        with self._book(values) as book:
+            sheet = book[self._sheet]
+            self.size = sheet.max_row or 0
+            sheet.reset_dimensions()  # programs write wrong ones
+            for cells in sheet.iter_rows(values_only=True):
+                row = [_excel_text(value) for value in cells]
+                while row and not row[-1].strip():
+                    row.pop()
+                if row:
+                    yield row
+
+    @contextmanager
+    def _book(self, values: bool = True) -> Iterator[Any]:
+        try:
+            with closing(self._open(self._path, read_only=True, data_only=values)) as book:
+                yield book
+        except Exception as error:  # openpyxl, zipfile and the XML parser have their own
+            problem = f"is damaged, encrypted, or not an Excel workbook ({error})"
+            raise ValueError(f"{self._path.name!r} {problem}") from None
+
+
+_READERS: dict[str, Any] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), _DelimitedTable),
     **dict.fromkeys((".smi", ".smiles", ".ism"), _SmiTable),
+    **dict.fromkeys((".sdf", ".sd"), _SdfTable),
     **dict.fromkeys((".parquet", ".pq"), _ParquetTable),
+    **dict.fromkeys((".xlsx", ".xlsm"), _ExcelTable),
 }
 SUFFIXES = tuple(_READERS)
+
+
+class _Layout(NamedTuple):
+    """Where the fields of a CSV are: its delimiter, its header and the first rows."""
+
+    delimiter: str
+    skipped: int  # lines before the header, blank ones not counted
+    header: list[str]
+    rows: list[list[str]]
+
+
+def _find_layout(lines: list[str], delimiters: str) -> _Layout:
+    start = 0
+    if lines and (sep := _SEP.fullmatch(lines[0].rstrip("\r\n"))):
+        delimiters, start = sep[1], 1
+    found: list[tuple[tuple[bool, bool, bool, float, int], _Layout]] = []
+    for delimiter in delimiters:
+        reader, places, records = csv.reader(lines[start:], delimiter=delimiter), [start], []
+        try:
+            for record in reader:
+                records.append(record or [""])
+                places.append(start + reader.line_num)
+        except csv.Error:
+            pass  # the rows up to there will do
+        if records:
+            k = _find_header(records)
+            header, rows = records[k], records[k + 1 :]
+            width = len(header)
+            fitting = sum(len(row) >= width and not _filled([row[width:]]) for row in rows)
+            # "C;-8,5" also has two fields at the comma, but none is a molecule; and a line above
+            # the header, here "Structure;logS", counts against a delimiter.
+            molecules = any(_is_molecule(field) for row in rows[:5] for field in row)
+            share = (fitting + 1) / len(records)
+            score = (width > 1, _has_usual_name(header), molecules, share, width)
+            found.append((score, _Layout(delimiter, places[k], header, rows)))
+    best = max((score for score, _ in found), default=None)
+    return next((one for score, one in found if score == best), _Layout(",", 0, [], []))
+
+
+def _find_header(rows: list[list[str]]) -> int:
+    """Return which row is the header: not a comment, a title, or a line above the names."""
+    for k, row in enumerate(rows[:_HEADER_ROWS]):
+        if _has_usual_name(row) and not any(map(_is_number, row)):
+            return k
+    ((usual, _),) = Counter(sum(map(bool, row)) for row in rows[1:]).most_common(1) or [(0, 0)]
+    k = 0
+    while k < len(rows[:_HEADER_ROWS]) - 1 and (
+        rows[k][0].startswith("#") or sum(map(bool, rows[k])) == 1 < usual
+    ):
+        k += 1
+    values = any(_is_number(field) or _is_molecule(field) for field in rows[k])
+    return k - 1 if k and values and rows[k - 1][0].startswith("#") else k
+
+
+def _has_usual_name(header: Sequence[str]) -> bool:
+    names = {plain_name(name.lstrip("# \ufeff").strip()) for name in header}
+    return not names.isdisjoint((*_SMILES_NAMES, *_INCHI_NAMES))
+
+
+def _has_row_names(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether rows have one field more than the header, which is before the others."""
+    wide = [row for row in rows if len(row) == len(header) + 1][:_ENOUGH]
+    places = [k for k, name in enumerate(header) if _has_usual_name([name])]
+    if 2 * len(wide) < len(rows[:_ENOUGH]) or not wide or not places:
+        return False
+    here, after = ([_is_molecule(row[places[0] + k]) for row in wide] for k in (0, 1))
+    return sum(after) > len(wide) / 2 > sum(here)
+
+
+def _filled(rows: Iterable[Sequence[str]]) -> bool:
+    return any(field.strip() for row in rows for field in row)
+
+
+def _clean_names(header: Sequence[str]) -> list[str]:
+    names = [re.sub(r"\s*[\r\n]\s*", " ", printable(name)).strip() for name in header]
+    return [names[0].lstrip("# ") or names[0], *names[1:]] if names else []
+
+
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """Return the names, with the number of the column where it has no name or a repeated one."""
+    named = [name or f"column {k}" for k, name in enumerate(names, start=1)]
+    counts = Counter(named)
+    return [
+        f"{name} (column {k})" if counts[name] > 1 else name
+        for k, name in enumerate(named, start=1)
+    ]
 
 
 _Record = tuple[list[str], str, str | None]  # the fields; or none, the line and its problem
 
 
-def _read_records(lines: Iterable[str], delimiter: str) -> Iterator[_Record]:
-    """Yield the records of a CSV, the header first; lines of nothing but blanks are skipped.
+def _read_records(lines: Iterable[str], delimiter: str, width: int) -> Iterator[_Record]:
+    """Yield the records of a CSV, the header first; those of nothing but blanks are skipped.
 
-    Every record must have as many fields as the header. A quoted field may hold line breaks; if the
-    quote is not closed, or the record then has the wrong number of fields, the first line alone is
-    the bad row and the next line starts a new one.
+    Every record but the header must have `width` fields, or more if these are empty. A quoted field
+    may hold line breaks; if the quote is not closed, or the record then has the wrong number of
+    fields, the first line alone is the bad row and the next line starts a new one.
     """
     fresh, returned = iter(lines), deque[str]()
-    blanks = " \t\r\n".replace(delimiter, "")
-    width = None
+    expected = None
     while (line := returned.popleft() if returned else next(fresh, None)) is not None:
-        if not line.strip(blanks):
+        if not line.strip(_BLANKS):
             continue
         taken = [line]
 
@@ -293,10 +673,12 @@ def _read_records(lines: Iterable[str], delimiter: str) -> Iterator[_Record]:
                     return
                 taken.append(line)
 
-        fields, problem = _parse(feed(), taken, delimiter, width)
+        fields, problem = _parse(feed(), taken, delimiter, expected)
+        expected = width
         if problem is not None:
             returned.extendleft(reversed(taken[1:]))
-        width = width or len(fields)
+        elif not any(field.strip(_BLANKS) for field in fields):
+            continue
         yield fields, line, problem
 
 
@@ -313,6 +695,8 @@ def _parse(
         return [], "not CSV: a quote is not closed" if unclosed else f"not CSV: {error}"
     if width is None or len(fields) == width:
         return fields, None
+    if len(fields) > width and not _filled([fields[width:]]):
+        return fields[:width], None
     problem = f"{len(fields)} fields where the header has {width}"
     return [], f"a quoted line break gives {problem}" if len(taken) > 1 else problem
 
@@ -325,7 +709,15 @@ def _as_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _number(text: str) -> tuple[float, str | None]:
+def _excel_text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime.datetime):
+        return str(value).removesuffix(" 00:00:00")
+    return _as_text(value)
+
+
+def plain_number(text: str) -> tuple[float, str | None]:
     """Return the label, NaN for a gap, and what is wrong with it."""
     try:
         value = float(text)
@@ -333,15 +725,11 @@ def _number(text: str) -> tuple[float, str | None]:
         value = math.nan
     if abs(value) <= _LARGEST and "_" not in text:
         return value, None
-    if _is_gap(text):
+    if text.strip().casefold() in GAPS:
         return math.nan, None
     if math.isinf(value):
         return value, "is not finite"
     return value, "is too large for float32" if abs(value) > _LARGEST else "is not a number"
-
-
-def _is_gap(text: str) -> bool:
-    return text.strip().casefold() in _GAPS
 
 
 def _choose_columns(
@@ -351,24 +739,29 @@ def _choose_columns(
     smiles: str | None,
     labels: Sequence[str] | None,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the columns of the SMILES and the labels, as given or guessed from a few rows."""
+    """Return the columns of the molecules and the labels, as given or guessed from a few rows."""
     for name in (*([smiles] if smiles else []), *(labels or ())):
-        if names.count(name) != 1:
-            many = "more than one column" if name in names else "no column"
-            raise ValueError(f"{file!r} has {many} {name!r}; its columns are {', '.join(names)}")
+        if name not in names:
+            many = any(_NUMBERED.sub("", one) == name != one for one in names)
+            known = f"{'more than one' if many else 'no'} column {name!r}"
+            raise ValueError(f"{file!r} has {known}; its columns are {', '.join(names)}")
     smiles = smiles or _guess_smiles(file, names, sample)
     if labels is None:
-        single = [k for k, name in enumerate(names) if name != smiles and names.count(name) == 1]
-        labels = [names[k] for k in single if _has_labels(names[k], [row[k] for row in sample])]
+        others = [k for k, n in enumerate(names) if n != smiles and not _NUMBERED.search(n)]
+        labels = [names[k] for k in others if _has_labels(names[k], [row[k] for row in sample])]
     return smiles, tuple(labels)
 
 
 def _guess_smiles(file: str, names: list[str], sample: list[list[str]]) -> str:
     """Return the column with a usual name, or else the longest texts that are molecules."""
-    plain = [_plain(name) for name in names]
-    for usual in (*_SMILES_NAMES, *(name for name in plain if "smiles" in name)):
+    plain = [plain_name(_NUMBERED.sub("", name)) for name in names]
+    for usual in (*_SMILES_NAMES, *(name for name in plain if "smiles" in name), *_INCHI_NAMES):
         if plain.count(usual) == 1:
             return names[plain.index(usual)]
+        if usual in plain:
+            several = [repr(n) for n, found in zip(names, plain, strict=True) if found == usual]
+            choice = ", ".join(several)
+            raise ValueError(f"{file!r} has more than one column {usual!r}: name one of {choice}")
     values = [[r[k] for r in sample if r[k].strip()][:_ENOUGH] for k in range(len(names))]
     found = [k for k, v in enumerate(values) if 2 * sum(map(_is_molecule, v)) > len(v)]
     if not found:
@@ -377,6 +770,8 @@ def _guess_smiles(file: str, names: list[str], sample: list[list[str]]) -> str:
     for k in found:
         if plain[k] in _MOLECULE_NAMES:
             return names[k]
+    inchi = [values[k][0].lstrip().startswith("InChI=") for k in found]
+    found = [k for k, is_inchi in zip(found, inchi, strict=True) if all(inchi) or not is_inchi]
     best = names[max(found, key=lambda k: sum(map(len, values[k])))]
     if _is_molecule(best):
         problem = f"its first line has {best!r}, a molecule; add one, or name the SMILES column"
@@ -386,15 +781,16 @@ def _guess_smiles(file: str, names: list[str], sample: list[list[str]]) -> str:
 
 def _has_labels(name: str, values: list[str]) -> bool:
     """Return whether most values are numbers, and do not just number the rows."""
-    values = [value for value in values if not _is_gap(value)]
-    numbers = [value for value, problem in map(_number, values) if problem is None]
-    if _plain(name) in _NUMBERING or 2 * len(numbers) <= len(values):
+    values = [value for value in values if value.strip().casefold() not in GAPS]
+    numbers = [value for value, problem in map(plain_number, values) if problem is None]
+    if plain_name(name) in _NUMBERING or 2 * len(numbers) <= len(values):
         return False
     steps = {after - before for before, after in pairwise(numbers)}
     return len(numbers) < 3 or steps != {1.0}
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """Return the name in small letters with ``_`` for blanks and hyphens."""
     return name.casefold().replace(" ", "_").replace("-", "_")
 
 
@@ -403,3 +799,8 @@ def _is_molecule(text: str) -> bool:
         return bool(text.strip() and is_text(text) and read_smiles(text, canonical=False))
     except SmilesError:
         return False
+
+
+def _is_number(text: str) -> bool:
+    value, problem = plain_number(text)
+    return problem is None and value == value

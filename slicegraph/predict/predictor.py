@@ -9,6 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from slicegraph.data.batch import collate, collate_graphs
+from slicegraph.data.molecules import remarks, standardize
 from slicegraph.data.smiles import (
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
@@ -25,17 +26,22 @@ _MAX_PAIRS = 1 << 20  # of atoms in a batch: a batch of 256 molecules has at mos
 
 
 class Predictions(NamedTuple):
-    """Values of shape ``[N, ...]``, NaN for a row with an error, and the error of each row."""
+    """Values of shape ``[N, ...]``, NaN for a row with an error, and the error of each row.
+
+    A warning names what is unusual in a molecule, such as a metal; it is "" for most.
+    """
 
     values: np.ndarray
     errors: list[str | None]
+    warnings: list[str]
 
 
 class MoleculePredictor(GraphSliceformer):
     """A :class:`~slicegraph.models.GraphSliceformer` that takes SMILES, from `slicegraph.load`.
 
     Atoms are put in canonical order, so every spelling of a molecule gives the same prediction. A
-    prediction does not depend on the other molecules of the call.
+    prediction does not depend on the other molecules of the call. Molecules are standardised in the
+    same way as those of the training, by the steps in ``config.standardize``.
 
     Example:
         >>> model = slicegraph.load("runs/mini")
@@ -67,7 +73,7 @@ class MoleculePredictor(GraphSliceformer):
         if on_error not in ("raise", "nan"):
             raise ValueError(f"predict: on_error = {on_error!r}, expected 'raise' or 'nan'")
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
-        values, errors = self.predict_rows(texts, batch_size)
+        values, errors, _ = self.predict_rows(texts, batch_size)
         if on_error == "raise":
             for number, error in enumerate(errors):
                 if error is not None:
@@ -76,7 +82,8 @@ class MoleculePredictor(GraphSliceformer):
 
     def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
-        return self.predict_graphs(list(map(read_graph, smiles)), batch_size)
+        graphs = [read_graph(text, self.config.standardize) for text in smiles]
+        return self.predict_graphs(graphs, batch_size)
 
     def predict_graphs(
         self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
@@ -96,7 +103,8 @@ class MoleculePredictor(GraphSliceformer):
         finite = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
         for row in np.flatnonzero(~finite):
             errors[row] = errors[row] or "the model gives no finite number"
-        return Predictions(values, errors)
+        warnings = ["" if isinstance(graph, str) else remarks(graph) for graph in graphs]
+        return Predictions(values, errors, warnings)
 
     def predict_store(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
         """Predict every molecule of a store: ``[N, targets]`` or ``[N, targets, classes]``."""
@@ -160,14 +168,17 @@ def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any
     return load(model, device, lambda saved: predictor_class(saved.__name__))
 
 
-def read_graph(smiles: object) -> MoleculeGraph | str:
-    """Return the graph of a molecule in canonical order, or the reason why there is none."""
+def read_graph(smiles: object, steps: Sequence[str] = ()) -> MoleculeGraph | str:
+    """Return the graph of a molecule in canonical order, or the reason why there is none.
+
+    The molecule is standardised by these steps of :mod:`slicegraph.data.molecules`.
+    """
     if not isinstance(smiles, str):
         return f"{smiles!r} is not text"
     if not smiles.strip():
         return "no SMILES"
     try:
-        return read_smiles(smiles)
+        return read_smiles(standardize(smiles, steps))
     except SmilesError as error:
         return str(getattr(error, "reason", error))
     except (ValueError, RuntimeError) as error:  # RDKit raises both

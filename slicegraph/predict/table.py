@@ -3,7 +3,7 @@
 import csv
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from slicegraph.data.pool import ordered_map
+from slicegraph.data.pool import PROCESS_ENDED, ordered_map, run_halved
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.table import (
     NOT_TEXT,
@@ -31,37 +31,56 @@ from slicegraph.predict.predictor import MoleculePredictor, Predictions, read_gr
 CHUNK_ROWS = 4096  # read, predicted and written at a time
 
 
-def labelled_table(dataset: Any, positions: np.ndarray, values: np.ndarray) -> bytes:
-    """Write labels and predictions ``[n, targets]`` of samples of a data set as CSV, a row each."""
-    pairs = [f"{name}_{what}" for name in dataset.task.target_names for what in ("true", "pred")]
-    numbers = np.stack([dataset.labels(positions), values], axis=-1).reshape(-1, len(pairs))
+def labelled_table(
+    dataset: Any, positions: np.ndarray, values: np.ndarray, chances: np.ndarray | None = None
+) -> bytes:
+    """Write labels and predictions ``[n, targets]`` of samples of a data set as CSV, a row each.
+
+    The probabilities of several classes, ``[n, targets, classes]``, are columns after the class.
+    """
+    chances = np.empty((*values.shape, 0)) if chances is None else chances
+    kinds = ["true", "pred", *(f"p{k}" for k in range(chances.shape[2]))]
+    pairs = [f"{name}_{what}" for name in dataset.task.target_names for what in kinds]
+    known = np.stack([dataset.labels(positions), values], axis=-1)
+    numbers = np.concatenate([known, chances], axis=-1).reshape(-1, len(pairs))
     cells = [["" if x != x else f"{x:.7g}" for x in row] for row in numbers.tolist()]
     rows = [[*row, *own] for row, own in zip(dataset.rows(positions), cells, strict=True)]
     return _csv([[*dataset.columns, *pairs], *rows])
 
 
 def value_columns(config: GraphSliceformerConfig) -> list[str]:
-    """``<target>_pred``; for a multiclass model the class, followed by the probabilities."""
+    """``<target>_pred``; for a multiclass model the class, followed by the probabilities.
+
+    A probability has the column ``<target>_p_<class>``, or ``<target>_p0``, ``<target>_p1``, ... if
+    the classes have no names.
+    """
     count = config.num_targets
     unnamed = ("target",) if count == 1 else tuple(f"target{k}" for k in range(count))
-    classes = range(config.num_classes if config.task == "multiclass" else 0)
+    classes: list[str] = []
+    if config.task == "multiclass":
+        numbers = map(str, range(config.num_classes))
+        classes = [f"_{name}" for name in config.class_names] or list(numbers)
     return [
         column
         for name in config.target_names or unnamed
-        for column in (f"{name}_pred", *(f"{name}_p{k}" for k in classes))
+        for column in (f"{name}_pred", *(f"{name}_p{own}" for own in classes))
     ]
 
 
-def result_cells(values: np.ndarray, error: str | None, width: int) -> list[str]:
-    """The ``width`` cells of `value_columns`, empty for an error, and that of the error column.
+def value_cells(
+    values: np.ndarray, config: GraphSliceformerConfig, form: Callable[[Any], str] = str
+) -> list[str]:
+    """The cells of `value_columns` of one molecule, with numbers written by ``form``.
 
-    The values of a molecule are ``[targets]`` or, with classes, ``[targets, classes]``.
+    The values are ``[targets]`` or, with classes, ``[targets, classes]``. A molecule with an error,
+    whose values are not finite, has empty cells.
     """
-    if error is not None:
-        return [*[""] * width, error]
+    if not np.isfinite(values).all():
+        return [""] * values.size if values.ndim == 1 else [""] * (values.size + len(values))
     if values.ndim == 1:
-        return [*map(str, values), ""]
-    return [*(str(x) for chances in values for x in (chances.argmax(), *chances)), ""]
+        return list(map(form, values))
+    names = config.class_names or tuple(map(str, range(values.shape[1])))
+    return [cell for own in values for cell in (names[own.argmax()], *map(form, own))]
 
 
 class WholeTable(NamedTuple):
@@ -73,7 +92,7 @@ class WholeTable(NamedTuple):
 
     def cells(self, row: Row) -> list[str]:
         """The cells of a row in the order of the file; the text of a row that cannot be parsed."""
-        others = list(row.labels) if row.problem is None else [""] * (len(self.columns) - 1)
+        others = list(row.labels) or [""] * (len(self.columns) - 1)
         cells = [*others[: self.place], row.text, *others[self.place :]]
         return [cell if is_text(cell) else printable(cell) for cell in cells]
 
@@ -99,39 +118,44 @@ def predicted_rows(
 
     In a distributed run every process predicts its share of the chunks; the first process yields
     all predictions, the others yield nothing but must be exhausted. ``workers`` processes read
-    SMILES; 1 means this process.
+    SMILES; 1 means this process. A row that ends its worker has an error, the others are predicted.
     """
+    read_rows = partial(_read_rows, steps=model.config.standardize)
+    alone = partial(run_halved, read_rows, died=lambda row: PROCESS_ENDED)
 
     def predict(chunks: Iterator[Chunk]) -> Iterator[Predictions]:
         texts = (chunk.rows for chunk in chunks)
-        with closing(ordered_map(_read_rows, texts, workers)) as read:
+        with closing(ordered_map(read_rows, texts, workers, alone)) as read:
             yield from map(partial(model.predict_graphs, batch_size=batch_size), read)
 
     return share(predict, cut(table.source, chunk_rows), rank)
 
 
 class PredictedTable:
-    """A table as CSV with the columns of a model's predictions and of errors added at its end."""
+    """A table as CSV; predictions, warnings and errors are columns added at its end."""
 
     def __init__(
         self, config: GraphSliceformerConfig, table: WholeTable, delimiter: str = ","
     ) -> None:
-        self.table, self.delimiter = table, delimiter
-        self.added = [*value_columns(config), "error"]
-        self.rows = self.errors = 0
+        self.config, self.table, self.delimiter = config, table, delimiter
+        self.added = [*value_columns(config), "warning", "error"]
+        self.rows = self.warnings = self.errors = 0
         for name in self.added:
             if name in table.columns:
                 raise ValueError(f"the table already has a column {name!r}; rename it")
 
     def blocks(self, predicted: Iterable[tuple[Chunk, Predictions]]) -> Iterator[bytes]:
-        """The text of the file, chunk by chunk; counts ``rows`` and ``errors``."""
+        """The text of the file, chunk by chunk; counts rows, warnings and errors."""
         yield _csv([[*self.table.columns, *self.added]], self.delimiter)
-        for chunk, (values, errors) in predicted:
+        for chunk, (values, errors, warnings) in predicted:
             self.rows += len(errors)
+            self.warnings += sum(map(bool, warnings))
             self.errors += sum(error is not None for error in errors)
             rows = (
-                self.table.cells(row) + result_cells(found, error, len(self.added) - 1)
-                for row, found, error in zip(chunk.rows, values, errors, strict=True)
+                [*self.table.cells(row), *value_cells(found, self.config), warning, error or ""]
+                for row, found, warning, error in zip(
+                    chunk.rows, values, warnings, errors, strict=True
+                )
             )
             yield _csv(rows, self.delimiter)
 
@@ -154,10 +178,10 @@ def compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
     yield gzip.flush()
 
 
-def _read_rows(rows: Sequence[Row]) -> list[MoleculeGraph | str]:
-    bytes_found = NOT_TEXT
+def _read_rows(rows: Sequence[Row], steps: Sequence[str] = ()) -> list[MoleculeGraph | str]:
     return [
-        row.problem or (read_graph(row.text) if is_text(row.text) else bytes_found) for row in rows
+        row.problem or (read_graph(row.text, steps) if is_text(row.text) else NOT_TEXT)
+        for row in rows
     ]
 
 

@@ -16,16 +16,24 @@ from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from slicegraph.files import write_atomically
+from slicegraph.metrics import counted
 from slicegraph.report import plots
+from slicegraph.report.data import (
+    MOST_ROWS,
+    MOST_TARGETS,
+    Part,
+    data_parts,
+    interval_of,
+    score_parts,
+    title_of,
+)
 from slicegraph.report.plots import DARK, LIGHT, in_unit, number, render, with_unit
 from slicegraph.report.read import RunRecord, TargetPredictions, read_run
 
-MOST_TARGETS = 3  # with a section of their own; the table of scores has all of them
-MOST_ROWS = 24  # a table of scores with more rows is folded
 MOST_SAMPLES = 20  # of a bad batch that are listed
 MOST_MOLECULES = 10  # with the largest errors that are drawn
-
-Part = dict[str, Any]  # of a section: text, code, head and rows, pairs, plots or molecules
+_HEADLINES = 10  # targets of a regression whose scores are at the top
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError)  # from a dict of another shape
 
 
 @dataclass
@@ -40,7 +48,9 @@ class Page:
     facts: Mapping[str, Any]
     sections: Sequence[tuple[str, Sequence[Part]]]  # a section without parts is left out
     remark: str = ""
+    values: Sequence[tuple[str, str]] = ()  # names and values in large letters, instead of `value`
     banners: Sequence[str] = ()  # what went wrong
+    hints: Sequence[str] = ()  # what is good to know
 
 
 def write_report(run: str | Path) -> Path:
@@ -63,14 +73,50 @@ def write_report(run: str | Path) -> Path:
     return path
 
 
-def write_page(path: Path, page: Page) -> None:
+def write_check(path: str | Path, summary: Mapping[str, Any], command: str) -> None:
+    """Write the page of a table that was not trained on, as one file without a folder of figures.
+
+    Args:
+        path: the file to write; an older one is replaced.
+        summary: that of :func:`slicegraph.data.summary.summarize`.
+        command: the command that trains on the table.
+    """
+    splits = {f"{name} rows": f"{part['rows']:,}" for name, part in summary["splits"].items()}
+    lost = summary.get("lost") or {"rejected": sum(e["count"] for e in summary["rejected"])}
+    counts = {f"rows {how}": f"{n:,}" for how, n in lost.items() if n or how == "rejected"}
+    counts["repeated rows"] = f"{summary['duplicates']:,}"
+    near = summary["similarity"]
+    similarity = {"similarity to train": f"{near['median']:.2f}"} if near else {}
+    targets = [target["name"] for target in summary["targets"]]
+    kinds = dict.fromkeys(target["kind"] for target in summary["targets"])
+    facts = {"target" if len(targets) == 1 else "targets": targets, "task": list(kinds)}
+    page = Page(
+        title=f"{summary['file']}: check",
+        heading=str(summary["file"]),
+        what="rows that can be used",
+        value=f"{summary['accepted']:,}",
+        unit=f"of {summary['rows']:,}",
+        facts=facts | counts | splits | similarity,
+        banners=list(map(sentence, summary["warnings"])),
+        sections=[("Data", data_parts(summary)), ("Train on it", [{"code": command}])],
+    )
+    write_page(Path(path), page, figures=False)
+
+
+def write_page(path: Path, page: Page, figures: bool = True) -> None:
     """Draw the figures of a page, and write it and ``figures/*.png`` into the folder of ``path``.
 
-    The page ends with a comment that lists the figures. Figures that an earlier page lists and this
-    one does not have are removed, unless they were changed since.
+    Without ``figures`` the page alone is written, which has the figures in it. Otherwise it ends
+    with a comment that lists the figures. Figures that an earlier page lists and this one does not
+    have are removed, unless they were changed since.
     """
     shown = [plot for _, parts in page.sections for part in parts for plot in part.get("plots", ())]
     pictures = {plot.name: [render(plot, theme) for theme in (LIGHT, DARK)] for plot in shown}
+    template = _TEMPLATES.get_template("page.html.j2")
+    text = template.render(page=page, pictures=pictures, light=vars(LIGHT), dark=vars(DARK))
+    if not figures:
+        write_atomically(path, [text.encode("utf-8", "replace")])
+        return
     folder = path.parent / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     written = {f"{name}.png": light for name, (light, _) in pictures.items()}
@@ -84,8 +130,6 @@ def write_page(path: Path, page: Page) -> None:
             if name not in written and old.is_file() and _checksum(old.read_bytes()) == checksum:
                 old.unlink()
     listed = " ".join(f"{_checksum(content)}/{name}" for name, content in written.items())
-    template = _TEMPLATES.get_template("page.html.j2")
-    text = template.render(page=page, pictures=pictures, light=vars(LIGHT), dark=vars(DARK))
     write_atomically(path, [f"{text}<!-- figures: {listed} -->\n".encode("utf-8", "replace")])
 
 
@@ -115,6 +159,11 @@ def spelled(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def sentence(text: str) -> str:
+    """Begin a text with a capital letter and end it with a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
 def duration(seconds: float) -> str:
     """Format seconds: 42 s, 2 min 15 s, 2 h 1 min."""
     whole = round(seconds)
@@ -138,14 +187,14 @@ def report_page(run: RunRecord) -> Page:
     if result is not None:
         what, value = f"{split} {run.metric}", number(result)
         title = f"{what} {with_unit(result, run.unit)}"
-    remark = ""
-    if run.kind == "regression" and len(run.targets) == 1 and len(run.targets[0]):
-        labels, constant = run.targets[0].true, f"the mean {run.split} label for all {run.noun}"
-        error = with_unit(float(np.abs(labels - labels.mean()).mean()), run.unit)
-        remark = f"For comparison: predicting {constant} has MAE {error}."
+    values = _target_scores(run, split)
+    if values:
+        title = f"{what} {', '.join(map(' '.join, values))}"
+    remark = _interval(run, split) + _baseline(run)
     learning = list(plots.learning_plots(run))
     no_curve = {"text": "The log has no epoch with a loss or a metric."}
     versions = run.metrics.get("versions")
+    stopped = str(run.metrics.get("stopped") or "")
     command = {"code": run.command} if run.command else {"text": "The command was not recorded."}
     return Page(
         title=f"{run.name}: {title}",
@@ -154,21 +203,84 @@ def report_page(run: RunRecord) -> Page:
         value=value,
         unit=run.unit if what else "",
         remark=remark,
+        values=values,
         banners=_banners(run),
+        hints=[sentence(stopped)] if stopped else [],
         facts=_facts(run),
         sections=[
+            ("Data", _or_problem(run, "data.json has a summary", data_parts, run.summary)),
             ("Learning", [{"plots": learning} if learning else no_curve]),
             ("Predictions", _scores(run)),
             *_targets(run),
             ("The batch that ended the run", _bad_batch(run)),
             ("Repeat it", [command, {"pairs": versions if isinstance(versions, dict) else {}}]),
             ("Settings", [{"pairs": run.settings}] if run.settings else []),
-            ("Data", _data(run)),
+            ("Source of the data", _source(run)),
             ("Missing or damaged files", [{"text": problem} for problem in run.problems]),
         ],
     )
 
 
+def _or_problem(
+    run: RunRecord, what: str, parts: Callable[..., list[Part]], content: Any, *options: Any
+) -> list[Part]:
+    """Return the parts of this content, or none if it is empty or not as we write it."""
+    try:
+        return parts(content, *options) if content else []
+    except _DAMAGE as error:
+        run.problems.append(f"{what} that cannot be read: {type(error).__name__}: {error}")
+        return []
+
+
+def _target_scores(run: RunRecord, split: str) -> list[tuple[str, str]]:
+    """The score of each target, if there are several and their errors have no common scale."""
+    found = run.scores.get(split)
+    if run.kind != "regression" or not isinstance(found, dict) or not 1 < len(found) <= _HEADLINES:
+        return []
+    scores = {name: _score(run, entry) for name, entry in found.items()}
+    known = [(name, score.get("value")) for name, score in scores.items()]
+    return [(name, number(value)) for name, value in known if isinstance(value, (int, float))]
+
+
+def _interval(run: RunRecord, split: str) -> str:
+    """The interval of the score of a single target, as a sentence."""
+    found = run.scores.get(split)
+    entries = list(found.values()) if isinstance(found, dict) else []
+    score = _score(run, entries[0]) if len(entries) == 1 else {}
+    if interval := interval_of(score):
+        return f"95 % interval {interval}. "
+    return f"{sentence(str(score['reason']))} " if score.get("reason") else ""
+
+
+def _baseline(run: RunRecord) -> str:
+    """The score of one value for all samples, as a sentence."""
+    targets = run.metrics.get("targets")
+    entries = targets.items() if isinstance(targets, dict) else ()
+    known = [(t, e["baseline"]) for t, e in entries if isinstance(e, dict) and "baseline" in e]
+    known = [pair for pair in known if isinstance(pair[1], (int, float))][:_HEADLINES]
+    constant, metric = f"the mean training label for all {run.noun}", f"test {run.metric}"
+    if run.kind == "multiclass":
+        constant = f"the most frequent training class for all {run.noun}"
+    scores = [f"{name} {number(value)}" for name, value in known]
+    if len(known) == 1:
+        scores = [with_unit(known[0][1], run.unit)]
+    elif not known and run.kind == "regression" and len(run.targets) == 1 and len(run.targets[0]):
+        labels = run.targets[0].true  # a folder of an older version
+        constant, metric = f"the mean {run.split} label for all {run.noun}", "MAE"
+        scores = [with_unit(float(np.abs(labels - labels.mean()).mean()), run.unit)]
+    if not scores:
+        return ""
+    return f"For comparison: predicting {constant} has {metric} {', '.join(scores)}."
+
+
+def _score(run: RunRecord, entry: Any) -> dict[str, Any]:
+    """The score of the run's metric among all scores of a target."""
+    known = entry.items() if isinstance(entry, dict) else ()
+    found = {title_of(name): score for name, score in known if isinstance(score, dict)}
+    return found.get(run.metric) or (found.get("PR-AUC", {}) if run.metric == "AP" else {})
+
+
+_FEW = "test split has only"  # of a warning about a small split, with the number of molecules
 _STATES = {
     "running": "This run had not ended when the page was made",
     "stopped": "This run was stopped; slicegraph train --resume continues it",
@@ -188,7 +300,17 @@ def _banners(run: RunRecord) -> list[str]:
         reason = str(run.metrics.get("test_reason") or "it has no labels").rstrip(".")
         shown = f"The page shows the {run.split} split instead."
         found.append(f"The test split has no score: {reason}. {shown}")
-    return found
+    return [*found, *_warnings(run)]
+
+
+def _warnings(run: RunRecord) -> list[str]:
+    """The warnings of the run and of its data, each once: a small test split is in both."""
+    listed, summary = run.metrics.get("warnings"), run.summary.get("warnings")
+    found = list(map(str, listed)) if isinstance(listed, list) else []
+    known = any(_FEW in text for text in found)
+    more = list(map(str, summary)) if isinstance(summary, list) else []
+    found += [text for text in more if not (known and _FEW in text)]
+    return list(map(sentence, dict.fromkeys(found)))
 
 
 def _facts(run: RunRecord) -> dict[str, str]:
@@ -206,13 +328,16 @@ def _facts(run: RunRecord) -> dict[str, str]:
         "epochs": format_number("epochs", lambda x: f"{x:g}{best}"),
         "training": format_number("train_seconds", duration),
         "throughput": format_number(f"{run.noun}_per_second", lambda x: f"{x:,.0f} {run.noun}/s"),
-        f"valid {run.metric}": format_number("valid", lambda x: with_unit(x, run.unit)),
     }
+    if len(run.targets) == 1 or run.kind != "regression":  # their errors have no common scale
+        facts[f"valid {run.metric}"] = format_number("valid", lambda x: with_unit(x, run.unit))
     return {name: str(text) for name, text in facts.items() if text}
 
 
 def _scores(run: RunRecord) -> list[Part]:
     """The table of all splits and targets."""
+    if parts := _or_problem(run, "metrics.json has splits", score_parts, run.scores, run.noun):
+        return parts
     if not run.predictions:
         return [{"text": "No predictions were written."}]
     found = [(split, target) for split, targets in run.predictions.items() for target in targets]
@@ -239,9 +364,10 @@ def _targets(run: RunRecord) -> list[tuple[str, list[Part]]]:
         prefix = f"{place}-{slug}-" if len(run.targets) > 1 else ""
         notes = [table.problem] if table.problem else []
         if table.unlabelled:
-            notes.append(f"{table.unlabelled:,} {table.noun} have no label and are left out.")
+            notes.append(f"Left out: {counted(table.unlabelled, table.noun)} without a label.")
         if table.unusable:
-            notes.append(f"{table.unusable:,} predictions are not finite and are left out.")
+            bad = counted(table.unusable, "predictions")
+            notes.append(f"Left out: {bad} that cannot be compared, not finite.")
         parts: list[Part] = [{"text": text} for text in notes]
         parts += [{"plots": plots.target_plots(table, prefix)}, *_worst_molecules(table)]
         sections.append((f"{table.target}, {run.split} split", parts))
@@ -265,7 +391,9 @@ def _worst_molecules(table: TargetPredictions) -> list[Part]:
             values["predicted"] = table.class_name(int(predicted))
         card = {"smiles": table.smiles[place], "drawing": draw_molecule(table.smiles[place])}
         cards.append(card | {"pairs": values, "row": table.rows[place] if table.rows else ""})
-    title = in_unit(f"The {len(cards)} molecules with the largest errors", table.unit)
+    few = "molecule with the largest error" if len(cards) == 1 else ""
+    title = few or f"{len(cards)} molecules with the largest errors"
+    title = in_unit(f"The {title}", table.unit)
     return [{"molecules": cards, "title": title}] if cards else []
 
 
@@ -319,15 +447,15 @@ def _bad_batch(run: RunRecord) -> list[Part]:
         return []
     names = [*(("row", "smiles") if run.noun == "molecules" else ("index", "length")), "labels"]
     rows = [[spelled(entry.get(name)) for name in names] for entry in samples[:MOST_SAMPLES]]
-    text = f"The loss of these {len(samples):,} {run.noun} was not a finite number."
+    text = f"The loss of a batch of {counted(len(samples), run.noun)} was not a finite number."
     if len(samples) > len(rows):
         text += f" The first {len(rows)} are listed; bad_batch.json has all of them."
     return [{"text": text}, {"head": names, "rows": rows, "names": len(names)}]
 
 
-def _data(run: RunRecord) -> list[Part]:
+def _source(run: RunRecord) -> list[Part]:
     facts = dict(run.data)
-    card, splits, _ = (facts.pop(name, "") for name in ("card", "splits", "noun"))
+    card, splits, *_ = (facts.pop(name, "") for name in ("card", "splits", "noun", "summary"))
     if isinstance(splits, dict):
         facts |= {f"{split} {run.noun}": cell(size) for split, size in splits.items()}
     parts: list[Part] = [{"pairs": facts}] if facts else []

@@ -6,7 +6,7 @@ Figures use matplotlib's objects and its Agg canvas; pyplot and its settings are
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +15,16 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import (
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+    StrMethodFormatter,
+)
 from sklearn.metrics import roc_curve
 
+from slicegraph.metrics import counted
 from slicegraph.report.read import Curve, RunRecord, TargetPredictions, confusion_matrix
 
 DPI = 200
@@ -183,6 +190,84 @@ def _curves(curves: dict[str, Curve], name: str, best_epoch: Any) -> Draw:
     return draw
 
 
+def summary_plots(summary: Mapping[str, Any], most: int) -> Iterator[Plot]:
+    """The labels of the first targets by split, and the similarity of test to train."""
+    for place, target in enumerate(summary["targets"][:most], start=1):
+        several = len(summary["targets"]) > 1
+        name, shown = target["name"], _class_shares if target["classes"] else _label_histogram
+        counts = ", ".join(f"{split} {p['count']:,}" for split, p in target["splits"].items())
+        title = f"{name} by split" if several else "Labels by split"
+        note = f"Labels of {name}: {counts}. Shares of each split, in the same bins."
+        if target["classes"]:
+            note = f"Labels of {name}: {counts}. Bars: share of the labels of a split."
+        yield Plot(f"labels-{place}" if several else "labels", title, note, shown(target))
+    if near := summary["similarity"]:
+        bars, median = np.array(near["histogram"], dtype=float), float(near["median"])
+        below = f"{float(near['share_below_0.4']):.0%} are below 0.4"
+        note = f"Tanimoto similarity of Morgan fingerprints: median {median:.2f}; {below}."
+
+        def draw(axes: Axes, theme: Theme) -> None:
+            edges = np.linspace(0, 1, len(bars) + 1)
+            axes.bar(edges[:-1], bars, 0.9 * edges[1], align="edge", color=theme.first)
+            axes.axvline(median, color=theme.second, linewidth=1.2, zorder=3)
+            side = "right" if median > 0.7 else "left"
+            above = {"xycoords": ("data", "axes fraction"), "ha": side, "va": "bottom"}
+            write(axes, theme, f"median {median:.2f}", (median, 1), xytext=(0, 3), **above)
+            axes.grid(visible=False, axis="x")
+            axes.set_xlim(0, 1)
+            axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+            label(axes, theme, "similarity to the nearest training molecule", "test molecules")
+
+        yield Plot("similarity", "Similarity of test to train", note, draw)
+
+
+def _split_styles(names: Iterable[str], theme: Theme) -> Iterator[tuple[str, str, str]]:
+    """Each split with its colour and its name for the legend."""
+    colours = {"train": theme.muted, "valid": theme.second, "test": theme.first}
+    for name in names:
+        yield name, colours.get(name, theme.text), name.replace("$", r"\$")
+
+
+def _label_histogram(target: Mapping[str, Any]) -> Draw:
+    edges = np.array(target["edges"], dtype=float)
+    counts = {n: np.array(p["histogram"], dtype=float) for n, p in target["splits"].items()}
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        for name, colour, title in _split_styles(counts, theme):
+            if total := counts[name].sum():
+                share = counts[name] / total
+                axes.stairs(share, edges, fill=True, color=colour, alpha=0.18)
+                axes.stairs(share, edges, color=colour, linewidth=1.4, label=title)
+        axes.grid(visible=False, axis="x")
+        if target.get("log"):
+            axes.set_xscale("log")
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+        label(axes, theme, in_unit(target["name"], target["unit"]), "share of the split")
+        legend(axes, theme)
+
+    return draw
+
+
+def _class_shares(target: Mapping[str, Any]) -> Draw:
+    counts = {n: np.array(p["classes"], dtype=float) for n, p in target["splits"].items()}
+    names = [str(name) for name in target["classes"]]
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        width = 0.8 / max(len(counts), 1)
+        for place, (name, colour, title) in enumerate(_split_styles(counts, theme)):
+            share = counts[name] / max(counts[name].sum(), 1)
+            left = np.arange(len(names)) - 0.4 + width * (place + 0.5)
+            axes.bar(left, share, 0.92 * width, color=colour, label=title)
+        axes.grid(visible=False, axis="x")
+        axes.yaxis.set_major_formatter(PercentFormatter(1))
+        if len(names) <= MOST_COUNTS:
+            _name_ticks(axes, names, np.arange(len(names)))
+        label(axes, theme, f"class of {target['name']}", "share of the split")
+        legend(axes, theme)
+
+    return draw
+
+
 def target_plots(table: TargetPredictions, prefix: str = "") -> list[Plot]:
     """The figures of one target; ``prefix`` begins the names of their files."""
     if table.problem:
@@ -215,7 +300,7 @@ def _regression_plots(table: TargetPredictions) -> Iterator[Plot]:
         corner = {"xycoords": "axes fraction", "va": "top", "linespacing": 1.5, "bbox": box}
         write(axes, theme, "\n".join(scores), (0.03, 0.97), **corner)
 
-    note = f"{len(table):,} {table.noun}: {', '.join(scores)}."
+    note = f"{counted(len(table), table.noun)}: {', '.join(scores)}."
     yield Plot("predicted", "Predicted against true", note, draw_dots)
 
     size = np.abs(table.error)
@@ -249,7 +334,7 @@ def _binary_plots(table: TargetPredictions) -> Iterator[Plot]:
         write(axes, theme, f"ROC-AUC {area}", (0.6, 0.1))
 
     if "ROC-AUC" in table.scores:
-        classes = f"{ones:,} {table.noun} of class 1 and {len(table) - ones:,} of class 0"
+        classes = f"{counted(ones, table.noun)} of class 1 and {len(table) - ones:,} of class 0"
         yield Plot("roc", "ROC curve", f"ROC-AUC {area}; {classes}.", draw_curve)
 
     def draw_scores(axes: Axes, theme: Theme) -> None:
@@ -307,9 +392,12 @@ def _class_plots(table: TargetPredictions) -> Iterator[Plot]:
 
 def _class_ticks(axes: Axes, table: TargetPredictions, classes: np.ndarray) -> list[str]:
     """Write class names below the axis, slanted if they are long, and return them."""
-    names = [table.class_name(int(place)) for place in classes]
+    return _name_ticks(axes, [table.class_name(int(place)) for place in classes], classes)
+
+
+def _name_ticks(axes: Axes, names: list[str], places: np.ndarray) -> list[str]:
     rotation = 40 if sum(map(len, names)) > 50 else 0
-    axes.set_xticks(classes, names, rotation=rotation, parse_math=False)
+    axes.set_xticks(places, names, rotation=rotation, parse_math=False)
     return names
 
 

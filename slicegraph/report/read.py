@@ -170,6 +170,18 @@ class RunRecord:
         return values.index.to_numpy(), values.to_numpy()
 
     @property
+    def summary(self) -> dict[str, Any]:
+        """The summary of the data; empty for data that is not a table of the user."""
+        summary = self.data.get("summary")
+        return summary if isinstance(summary, dict) else {}
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """All scores of each split and target with their intervals; empty in old folders."""
+        scores = self.metrics.get("splits")
+        return scores if isinstance(scores, dict) else {}
+
+    @property
     def split(self) -> str | None:
         """The split to show: test, or another one if test has no labels."""
         labelled = [split for split, targets in self.predictions.items() if any(map(len, targets))]
@@ -231,7 +243,7 @@ def read_run(folder: str | Path) -> RunRecord:
     run.settings = _flat(read("config.yaml", _mapping, {}))
     run.status = read("status.json", _mapping, {})
     run.metrics = read("metrics.json", _mapping, {})
-    run.data = _flat(read("data.json", _mapping, {}), kept=("splits",))
+    run.data = _flat(read("data.json", _mapping, {}), kept=("splits", "summary"))
     run.command = read("command.txt", lambda path: path.read_text("utf-8").strip(), "")
     run.log = read("log.csv", read_log, run.log)
     run.noun = str(run.data.get("noun") or "molecules")

@@ -84,7 +84,7 @@ def load_set(
     preset_size = VISION_PRESETS.get(config.preset or "", {}).get("image_size")
     size = (config.model.get("image_size") or size or preset_size) if TASKS[task].resized else None
     options: dict[str, Any] = {"image_size": size, "words": words}
-    return load_task(task, config.root, config.data, config.examples, **options)
+    return load_task(task, config.root or "dataset", config.data, config.examples, **options)
 
 
 class TaskBatches(Dataset[ExampleBatch]):
@@ -191,7 +191,7 @@ def evaluate(model: Any, args: argparse.Namespace) -> None:
 
 
 def _evaluated_set(model: Any, args: argparse.Namespace) -> SequenceSet:
-    for name in ("smiles", "target", "metric", "split_by", "split_seed", "fractions"):
+    for name in ("smiles", "target", "metric", "censored"):
         if getattr(args, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} is for a model of molecules")
     settings = settings_of_run(Path(args.model))
@@ -203,7 +203,7 @@ def _evaluated_set(model: Any, args: argparse.Namespace) -> SequenceSet:
     return dataset
 
 
-def _load_for(model: Any, settings: TrainConfig, root: str, data: str | None) -> SequenceSet:
+def _load_for(model: Any, settings: TrainConfig, root: str | None, data: str | None) -> SequenceSet:
     """A task in the words and at the image size of a model, with the files of a run or others."""
     examples = settings.examples if data == settings.data else None
     config = replace(settings, root=root, data=data, examples=examples)

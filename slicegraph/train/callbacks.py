@@ -7,6 +7,8 @@ the file format.
 import signal
 import sys
 import time
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,8 +17,10 @@ from lightning.pytorch.callbacks import Callback, Checkpoint
 from torch import Tensor
 from tqdm import tqdm
 
+from slicegraph.metrics import counted
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.machine import gather_from_ranks, make_loggers, say, sum_over_ranks
+from slicegraph.train.results import class_names
 from slicegraph.train.run_folder import BEST, LAST, RunFolder
 
 _MOST_CLASSES = 10  # whose names are printed
@@ -34,6 +38,8 @@ class RunStart(Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         # The model exists by now: mistakes in the settings were found and left no folder.
+        dataset = pl_module.data.dataset
+        resumed = self.folder.path is not None and self.folder.check_same_data(dataset)
         if self.folder.path is None:  # all ranks get the path of the first, or its error
             found: Any = None
             try:
@@ -48,7 +54,9 @@ class RunStart(Callback):
         trainer.loggers = make_loggers(self.config.logger, self.folder.path)
         if trainer.is_global_zero:
             data = pl_module.data
-            self.folder.write_data_card(data.dataset, data.unit)
+            if not resumed:
+                self.folder.write_data_card(data.dataset, data.unit)
+                self.folder.write_molecules(data.dataset)
             if self.show:
                 self._describe(trainer, data, pl_module.model)
 
@@ -56,21 +64,39 @@ class RunStart(Callback):
         config, dataset, task = self.config, data.dataset, data.dataset.task
         sizes = ", ".join(f"{name} {len(part):,}" for name, part in dataset.splits.items())
         unit, classes = f" in {data.unit}" if data.unit else "", ""
-        if names := getattr(dataset, "class_names", ()):
+        if names := class_names(dataset):
             more = ", ..." if len(names) > _MOST_CLASSES else ""
             classes = f" ({len(names)}: {', '.join(names[:_MOST_CLASSES])}{more})"
         parameters = sum(p.numel() for p in model.parameters())
-        say(f"{config.to_yaml()}\ndata    {dataset.name}: {sizes}")
+        say(f"settings  {changed_settings(config)}\ndata    {dataset.name}: {sizes}")
+        if (summary := getattr(dataset, "summary", None)) is not None:
+            from slicegraph.data.summary import summary_lines
+
+            say("\n".join(summary_lines(summary)))
         if data.remark:
             say(f"note    {data.remark}")
         say(
             f"task    {task.kind} of {', '.join(task.target_names)}{unit}{classes}, scored by "
             f"{dataset.evaluator.name}\n"
             f"model   {config.preset}: {parameters:,} parameters, mixer {model.config.mixer}\n"
-            f"run     {self.folder.path}: {data.total_steps:,} updates of {config.batch_size} "
-            f"{dataset.noun} ({data.epochs:,} epochs) on {trainer.world_size} x "
-            f"{trainer.strategy.root_device.type}, {config.precision}"
+            f"run     {self.folder.path}: {counted(data.total_steps, 'updates')} of "
+            f"{counted(config.batch_size or 0, dataset.noun)} ({counted(data.epochs, 'epochs')}) "
+            f"on {trainer.world_size} x {trainer.strategy.root_device.type}, {config.precision}"
         )
+
+
+def changed_settings(config: TrainConfig) -> str:
+    """The settings that differ from the defaults, but for those that are printed elsewhere."""
+    task = config.task if config.is_task else None
+    default = TrainConfig(data=config.data, preset=config.preset, task=task).resolved()
+    values = asdict(config) | {f"model.{name}": value for name, value in config.model.items()}
+    usual = asdict(default) | {name: values[name] for name in ("model", "out", "precision")}
+    found = [
+        f"{name} {','.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for name, value in values.items()
+        if value is not None and value != usual.get(name)
+    ]
+    return ", ".join(found) or "all default"
 
 
 class RandomState(Callback):
@@ -238,6 +264,8 @@ class LogTable(Callback):
             self.folder.write_rows("log.csv", self.rows[0], map(dict.values, self.rows))
         if self._bar is not None:
             score = f"{dataset.evaluator.name} {valid.score:.4f} {data.unit}".rstrip()
+            if chosen_by_loss(dataset.task):  # the mean error of several units means nothing
+                score = f"loss {valid.loss:.4f}"
             self._bar.write(
                 f"epoch {number + 1:{len(str(epochs))}}/{epochs}  loss {loss:.4f}  valid {score}  "
                 f"{speed:,.0f} {dataset.noun}/s",
@@ -268,18 +296,25 @@ class StepLimit(Callback):
 class Stopped(Exception):
     """The run was stopped by a signal, has saved its state and can be resumed."""
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, folder: Path | None = None) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
-        self.signum = signum
+        self.signum, self.folder = signum, folder
+
+
+def chosen_by_loss(task: Any) -> bool:
+    """Whether the epoch is chosen by the loss: a score would mix targets of different scales."""
+    return task.kind == "regression" and task.num_targets > 1
 
 
 class RunCheckpoint(Checkpoint):
     """Saves the last state every few updates and after each epoch, and the best state; may stop.
 
     A checkpoint is only made where a run can be resumed exactly: after an update that is not the
-    last of its epoch, and after an epoch with its validation. With ``patience`` the run stops after
-    so many epochs without a better score. On SIGTERM and Ctrl-C of any rank, it finishes the batch,
-    saves the state and raises `Stopped`; a second Ctrl-C interrupts at once.
+    last of its epoch, and after an epoch with its validation. The best epoch is that of the best
+    valid score, or of the lowest valid loss, see `chosen_by_loss`. With ``patience`` the run stops
+    after so many epochs without a better one; `stopped` is then the text that says so. On
+    SIGTERM and Ctrl-C of any rank, it finishes the batch, saves the state and raises `Stopped`; a
+    second Ctrl-C interrupts at once.
 
     Lightning's `ModelCheckpoint` forgets the best score when the folder of the run was moved, and
     its `EarlyStopping` lets a stopped run train another epoch when it is resumed.
@@ -289,16 +324,21 @@ class RunCheckpoint(Checkpoint):
         self.folder, self.every, self.patience = folder, every, patience
         self.best: float | None = None
         self.best_epoch = -1
+        self.by_loss = False
+        self.stopped = ""
         self._saved_step = self._signal = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "best_epoch": self.best_epoch}
+        return {"best": self.best, "best_epoch": self.best_epoch, "by_loss": self.by_loss}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best, self.best_epoch = state_dict["best"], state_dict["best_epoch"]
+        self.by_loss = state_dict.get("by_loss", False)  # older runs go on with the score
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._saved_step = trainer.global_step
+        if self.best is None:
+            self.by_loss = chosen_by_loss(pl_module.data.dataset.task)
         self._stop_if_stuck(trainer, trainer.current_epoch - 1)
         # Lightning has installed its own handlers by now, and removes them and these at the end.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -314,7 +354,7 @@ class RunCheckpoint(Checkpoint):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if self._is_stopped(pl_module.device):
-            raise Stopped(self._signal or signal.SIGTERM)
+            raise Stopped(self._signal or signal.SIGTERM, self.folder.path)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -325,11 +365,12 @@ class RunCheckpoint(Checkpoint):
         if stopped or trainer.global_step >= self._saved_step + self.every:
             self._save_last(trainer)
         if stopped:
-            raise Stopped(self._signal or signal.SIGTERM)
+            raise Stopped(self._signal or signal.SIGTERM, self.folder.path)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        score = pl_module.evaluations["valid"].score
-        sign = -1 if pl_module.data.dataset.evaluator.higher_is_better else 1
+        valid, evaluator = pl_module.evaluations["valid"], pl_module.data.dataset.evaluator
+        score = valid.loss if self.by_loss else valid.score
+        sign = -1 if evaluator.higher_is_better and not self.by_loss else 1
         if self.best is None or sign * score < sign * self.best:
             self.best, self.best_epoch = score, trainer.current_epoch
             trainer.save_checkpoint(self.folder.path / BEST)
@@ -343,3 +384,7 @@ class RunCheckpoint(Checkpoint):
     def _stop_if_stuck(self, trainer: pl.Trainer, epoch: int) -> None:
         if self.patience and self.best is not None and epoch - self.best_epoch >= self.patience:
             trainer.should_stop = True
+            module: Any = trainer.lightning_module
+            if epoch + 1 < module.data.epochs:
+                kept = f"epoch {self.best_epoch + 1} kept"
+                self.stopped = f"stopped: no gain for {counted(self.patience, 'epochs')}; {kept}"

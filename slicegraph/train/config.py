@@ -1,5 +1,6 @@
 """The settings of a training run: their values, checks, defaults and recipes."""
 
+import csv
 import math
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
@@ -18,9 +19,13 @@ _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
     ">= 0": ("at least 0", lambda value: value >= 0),
     ">= 1": ("at least 1", lambda value: value >= 1),
     "> 0": ("more than 0", lambda value: value > 0),
+    "[0, 1]": ("from 0 to 1", lambda value: 0 <= value <= 1),
     "[0, 1)": ("0 or more and less than 1", lambda value: 0 <= value < 1),
 }
-TABLE_ONLY = ("smiles", "targets", "split", "fractions", "split_seed", "task", "metric")
+TABLE_ONLY = (
+    *("smiles", "targets", "split", "fractions", "split_seed", "task", "metric"),
+    *("standardize", "replicates", "censored", "allow_rejected"),
+)
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
 
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
@@ -68,14 +73,35 @@ class TrainConfig:
     """
 
     data: str | None = _data("data set, csv:PATH, or a path for the task (default: mini)")
-    root: str = _data("folder of the prepared data sets", default="dataset")
-    smiles: str | None = _data("csv: column of the SMILES (default: guessed)")
-    targets: tuple[str, ...] | None = _data("csv: columns to predict (default: guessed)")
-    split: str | None = _data("csv: {} (default: random)", ("random", "scaffold"))
-    fractions: tuple[float, ...] | None = _data(
-        "csv: fractions of train, valid and test (default: 0.8,0.1,0.1)"
+    root: str | None = _data(
+        "folder of the prepared data sets (default: dataset; csv: a cache, see slicegraph info)"
     )
-    split_seed: int | None = _data("csv: seed of the random split (default: 0)", ">= 0")
+    smiles: str | None = _data("csv: column of the SMILES or InChI (default: guessed)")
+    targets: tuple[str, ...] | None = _data(
+        "csv: columns to predict, names with a comma in double quotes (default: the likely one)"
+    )
+    split: str | None = _data(
+        "csv: random, stratified, scaffold, cluster, column:NAME, time:NAME or group:NAME; one "
+        "molecule is never on two sides (default: random, for classes stratified)"
+    )
+    fractions: tuple[float, ...] | None = _data(
+        "csv: three fractions of train, valid and test that add up to 1 (default: 0.8,0.1,0.1)"
+    )
+    split_seed: int | None = _data("csv: seed of the split (default: 0)", ">= 0")
+    standardize: tuple[str, ...] | None = _data(
+        "csv: steps of hydrogens,fragment,charge,tautomer, or all (default: none)"
+    )
+    replicates: str | None = _data(
+        "csv: {} of the labels of one molecule in several rows (default: keep)",
+        ("keep", "mean", "median"),
+    )
+    censored: str | None = _data(
+        "csv: values such as >10: {}; leaves them out, takes 10, trains a limit (default: stop)",
+        ("drop", "value", "loss"),
+    )
+    allow_rejected: float | None = _data(
+        "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
+    )
     task: str | None = _data(
         f"sequences and images: {', '.join(TASK_PRESETS)}; csv: regression, binary or multiclass "
         "(default: from the labels)"
@@ -169,6 +195,7 @@ class TrainConfig:
             preset = self.preset or DEFAULT
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
         values = values | {"preset": preset, "patience": 50 if self.is_table else 0}
+        values |= {} if self.is_table else {"root": "dataset"}
         if self.epochs is not None or self.max_steps is not None:
             for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
                 values.pop(name, None)
@@ -205,6 +232,8 @@ def _check(config: TrainConfig) -> None:
     if config.task is not None and config.task not in _KINDS:
         known = ", ".join([*TASK_PRESETS, *_KINDS])
         raise ValueError(f"train: there is no task {config.task!r}; there are {known}")
+    if config.split == "all":
+        raise ValueError("train: split = 'all' leaves nothing to test on; choose another")
     if config.examples is not None:
         raise ValueError("train: examples is for a task by name, such as listops")
     for name in () if config.is_table else TABLE_ONLY:
@@ -251,8 +280,10 @@ def _exactly(kind: type, value: Any) -> Any:
 
 
 def _several(kind: type, value: Any) -> tuple:
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
-    return tuple(_plain(kind, part.strip() if isinstance(part, str) else part) for part in parts)
+    """Convert a list, or a text that is split at commas as in a CSV."""
+    if not isinstance(value, list | tuple):
+        value = next(csv.reader([str(value)], skipinitialspace=True), [])
+    return tuple(_plain(kind, part.strip() if isinstance(part, str) else part) for part in value)
 
 
 _READERS: dict[str, tuple[Callable[[Any], Any], str]] = {

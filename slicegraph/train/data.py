@@ -23,6 +23,7 @@ from slicegraph.train.config import DEFAULT, TABLE_ONLY, TrainConfig
 from slicegraph.transforms import StructuralEncoding
 
 _EVALUATION_BATCH = 128  # or more, if a training batch is larger
+_MOST_TRAIN = 200_000  # samples; a larger training split is not evaluated at the end
 
 
 class RunData(pl.LightningDataModule):
@@ -92,7 +93,9 @@ class RunData(pl.LightningDataModule):
     @property
     def evaluated(self) -> list[str]:
         """The splits to evaluate at the end of the run."""
-        return [name for name in ("valid", "test") if name in self.dataset.splits]
+        sizes = {name: len(part) for name, part in self.dataset.splits.items()}
+        most = {"train": _MOST_TRAIN, "valid": math.inf, "test": math.inf}
+        return [name for name in most if 0 < sizes.get(name, 0) <= most[name]]
 
     def train_dataloader(self) -> DataLoader[Any]:
         """The training batches from the current update on, also in the middle of an epoch."""
@@ -153,7 +156,7 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
     """The fields of the model's configuration that the data decides."""
     task, mean, deviation = data.dataset.task, None, None
     if task.kind == "regression" and config.standardise:
-        labels = data.split("train").labels.astype(np.float64)
+        labels = data.dataset.labels(data.dataset.splits["train"]).astype(np.float64)
         if (empty := np.isnan(labels).all(0)).any():
             name = task.target_names[empty.argmax()]
             raise ValueError(f"train: target {name!r} has no label in the training split")
@@ -165,6 +168,8 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         "task": task.kind,
         "target_names": task.target_names,
         "unit": data.unit,
+        "class_names": tuple(getattr(task, "class_names", ())),
+        "standardize": tuple(getattr(data.dataset, "standardize", ())),
         "target_mean": mean,
         "target_std": deviation,
     }

@@ -24,7 +24,7 @@ from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 # Fields that may differ from those of the model that a run starts from.
 _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
-    *("target_std", "words", "dropout", "attention_dropout", "input_dropout"),
+    *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
 )
 
 
@@ -68,7 +68,8 @@ class TrainingModule(pl.LightningModule):
             self.data.count_updates()
             return
         dataset, config = self.data.dataset, self.config
-        labels = dataset.labels(dataset.splits["valid"])
+        labels, bounds = labels_of(dataset, "valid")
+        labels = labels if bounds is None else np.where(bounds == 0, labels, np.nan)
         try:
             score(dataset, labels, np.zeros(labels.shape))
         except ValueError as error:
@@ -114,7 +115,8 @@ class TrainingModule(pl.LightningModule):
         self.batch, config = batch, self.config
 
         def loss() -> tuple[Tensor, Tensor]:
-            return loss_of(self.data.dataset.task, self.model, self._score(batch), batch.y)
+            bounds = getattr(batch, "bound", None)
+            return loss_of(self.data.dataset.task, self.model, self._score(batch), batch.y, bounds)
 
         if config.flag_steps:
             loss = partial(adversarial_loss, self.model, loss, config.flag_steps, config.flag_size)
@@ -155,11 +157,16 @@ class TrainingModule(pl.LightningModule):
     def _evaluate(self, split: str, number: int) -> None:
         """Evaluate the scores of a split, those of the data loader with this number."""
         model, dataset, task = self.model, self.data.dataset, self.data.dataset.task
-        labels = dataset.labels(dataset.splits[split])
+        labels, bounds = labels_of(dataset, split)
         scores = scores_in_order(self._scores.pop(number), dataset.splits[split]).to(self.device)
-        total, count = loss_of(task, model, scores, torch.from_numpy(labels).to(self.device))
+        limits = None if bounds is None else torch.from_numpy(bounds).to(self.device)
+        known = torch.from_numpy(labels).to(self.device)
+        total, count = loss_of(task, model, scores, known, limits)
         mean = float(total / count) if count else math.nan
+        labels = labels if bounds is None else np.where(bounds == 0, labels, np.nan)
+        chances = None
         if task.kind == "multiclass":
+            chances = scores.double().softmax(-1).cpu().numpy()
             scores = scores.argmax(-1)
         else:
             scores = scores.double().sigmoid() if task.kind == "binary" else model.rescale(scores)
@@ -168,7 +175,8 @@ class TrainingModule(pl.LightningModule):
             result = score(dataset, labels, values)
         except ValueError as error:
             reason = str(error)
-        self.evaluations[split] = Evaluation(values, mean, result, reason)
+        reason = reason.removeprefix("Evaluator: ")
+        self.evaluations[split] = Evaluation(values, mean, result, reason, labels, chances)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["hyper_parameters"] = {
@@ -217,12 +225,24 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
     return model
 
 
-def loss_of(task: Any, model: Any, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def labels_of(dataset: Any, split: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """The labels of a split and, if some of them are only limits, their bounds."""
+    positions = dataset.splits[split]
+    if getattr(dataset.store, "bounds", None) is None:
+        return dataset.labels(positions), None
+    store = dataset.store[positions]
+    return np.array(store.labels), store.bounds
+
+
+def loss_of(
+    task: Any, model: Any, scores: Tensor, labels: Tensor, bounds: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """The loss of a task, summed over the labels that are not NaN, and their number.
 
     It is the cross entropy, the absolute error, or the squared error if the metric is RMSE, of
     scores ``[B, targets]`` (``[B, targets, classes]`` for several classes) and labels
-    ``[B, targets]``, which a regression standardises.
+    ``[B, targets]``, which a regression standardises. Where `bounds` of a regression are 1 (-1),
+    the true value is at least (at most) the label, and only a score below (above) it has a loss.
     """
     known = ~labels.isnan()
     if task.kind == "multiclass":
@@ -234,6 +254,9 @@ def loss_of(task: Any, model: Any, scores: Tensor, labels: Tensor) -> tuple[Tens
         loss = functional.binary_cross_entropy_with_logits
     if model.target_mean is not None and model.target_std is not None:
         labels = (labels - model.target_mean) / model.target_std
+    if bounds is not None and task.kind == "regression":
+        reached = torch.where(bounds > 0, scores > labels, scores < labels) & (bounds != 0)
+        labels = torch.where(reached & known, scores.detach().to(labels.dtype), labels)
     each = loss(scores.float(), torch.where(known, labels, 0).float(), reduction="none")
     return torch.where(known, each, 0).sum(), known.sum()
 
@@ -345,10 +368,14 @@ class Evaluation(NamedTuple):
     loss: float  # the mean over the known labels; NaN if there are none
     score: float | None  # None if the metric is not defined
     reason: str  # why it is not defined
+    labels: np.ndarray  # [n, targets]: NaN for a gap, or a label that is only a limit
+    chances: np.ndarray | None  # [n, targets, classes]: the probabilities of several classes
 
 
 def score(dataset: Any, labels: np.ndarray, values: np.ndarray) -> float:
     """The metric of a data set, by its evaluator."""
+    if dataset.task.kind == "binary" and dataset.task.metric == "acc":
+        values = values >= 0.5
     dataset.evaluator.reset()
     dataset.evaluator.update(y_true=labels, y_pred=values)
     return dataset.evaluator.compute()

@@ -1,5 +1,6 @@
 """A run from its settings to its results."""
 
+import json
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from slicegraph import __version__
 from slicegraph.registry import task_domain
-from slicegraph.train import callbacks, machine
+from slicegraph.train import callbacks, machine, results
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.module import BadLoss, TrainingError, TrainingModule
@@ -77,17 +78,24 @@ def train(
         machine.freed_memory_kept(),
     ):
         trainer = machine.make_trainer(config, steps)
-        with _state_written(folder, module, data):
+        with _state_written(folder, module, data, checkpoint):
             saved = resume is not None and (folder.path / LAST).is_file()
             trainer.fit(module, datamodule=data, ckpt_path=folder.path / LAST if saved else None)
+            if checkpoint.stopped and progress:
+                machine.say(checkpoint.stopped)
             best = torch.load(folder.path / BEST, map_location="cpu", weights_only=True)
             module.load_state_dict(best["state_dict"])
             trainer.test(module, datamodule=data, verbose=False)
-            return _write_results(module, log, checkpoint.best_epoch)
+            result = _write_results(module, log, checkpoint)
+    for text in result.metrics["warnings"] if progress else ():
+        machine.say(f"WARNING {text}")
+    return result
 
 
 @contextmanager
-def _state_written(folder: RunFolder, module: TrainingModule, data: Any) -> Iterator[None]:
+def _state_written(
+    folder: RunFolder, module: TrainingModule, data: Any, checkpoint: callbacks.RunCheckpoint
+) -> Iterator[None]:
     """Write to the folder how the run ended; explain a bad loss and too little memory."""
 
     @rank_zero_only
@@ -113,7 +121,7 @@ def _state_written(folder: RunFolder, module: TrainingModule, data: Any) -> Iter
             raise TrainingError(f"train: {reason}") from error
         set_state("failed", f"{type(error).__name__}: {error}")
         raise
-    set_state("finished")
+    set_state("finished", checkpoint.stopped)
 
 
 def _describe_memory(module: TrainingModule, data: Any) -> str:
@@ -131,24 +139,34 @@ def _describe_memory(module: TrainingModule, data: Any) -> str:
     )
 
 
-def _write_results(module: TrainingModule, log: callbacks.LogTable, best_epoch: int) -> RunResult:
+def _write_results(
+    module: TrainingModule, log: callbacks.LogTable, checkpoint: callbacks.RunCheckpoint
+) -> RunResult:
     """Write the model, the metrics and the predictions on the first rank."""
     trainer, folder = module.trainer, log.folder
-    dataset, evaluations = module.data.dataset, module.evaluations
+    dataset = module.data.dataset
+    evaluations = {split: module.evaluations[split] for split in module.data.evaluated}
+    splits = results.score_splits(dataset, evaluations)
     scores = {split: found.score for split, found in evaluations.items()}
+    chosen_by = f"valid {dataset.evaluator.name}"
+    if checkpoint.by_loss:
+        chosen_by = "valid loss" + " of the standardised targets" * module.config.standardise
     device = trainer.strategy.root_device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    metrics = {
+    metrics: dict[str, Any] = {
         "metric": dataset.evaluator.name,
         "unit": module.data.unit,
         "higher_is_better": dataset.evaluator.higher_is_better,
         "test": scores.get("test"),
         "valid": scores.get("valid"),
+        "noun": dataset.noun,
         "train_seconds": round(log.seconds, 3),
         f"{dataset.noun}_per_second": round(log.samples_per_second, 1),
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "epochs": len(log.rows),
-        "best_epoch": best_epoch,
+        "best_epoch": checkpoint.best_epoch,
+        "chosen_by": chosen_by,
+        "stopped": checkpoint.stopped,
         "steps": log.rows[-1]["step"],
         "device": f"{trainer.world_size} x {name}",
         "versions": {
@@ -157,13 +175,24 @@ def _write_results(module: TrainingModule, log: callbacks.LogTable, best_epoch: 
             "python": platform.python_version(),
         },
     }
+    found, test = evaluations.get("test"), splits.get("test", {})
     if metrics["test"] is None:
-        found = evaluations.get("test")
-        metrics["test_reason"] = found.reason if found else "the data set has no split 'test'"
+        empty = "test" in dataset.splits and not len(dataset.splits["test"])
+        missing = "the split is empty" if empty else "the data set has no split 'test'"
+        metrics["test_reason"] = found.reason if found else missing
+    metrics["warnings"] = results.warnings_of(dataset, test, found)
+    baselines = results.baselines_of(dataset, found)
+    metrics["targets"] = results.target_scores(dataset.task.metric, test, baselines)
+    metrics["splits"] = splits
     if trainer.is_global_zero:
         module.model.save(folder.path / "model")
-        for split, found in evaluations.items():
-            folder.write_predictions(dataset, split, found.values)
+        record = results.training_record(dataset, module.config, metrics)
+        config = json.loads((folder.path / "model/config.json").read_text("utf-8"))
+        folder.write("model/config.json", {**config, "training": record})
+        folder.write("model/README.md", results.model_card(record, dataset.noun))
+        for split in (split for split in evaluations if split != "train"):
+            one = evaluations[split]
+            folder.write_predictions(dataset, split, one.values, one.chances)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)

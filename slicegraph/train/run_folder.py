@@ -6,6 +6,8 @@ import json
 import os
 import shlex
 import time
+import warnings
+import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,15 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rdkit
 
 from slicegraph.data.datasets.qm9 import shipped_folder
 from slicegraph.files import write_atomically
 from slicegraph.predict.table import labelled_table
 from slicegraph.train.config import FILE_PREFIX, TrainConfig
+from slicegraph.train.results import class_names, headline
 
 RUNS = Path("runs")
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
-_CONFIG, _STATUS = "config.yaml", "status.json"
+_RDKIT = "rdkit"  # the entry of molecules.npz with its version
+_CONFIG, _STATUS, _MOLECULES = "config.yaml", "status.json", "molecules.npz"
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,7 @@ class RunResult:
     metrics: dict[str, Any]
 
     def __str__(self) -> str:
-        split, score = ("valid", self.valid) if self.test is None else ("test", self.test)
-        return f"{split} {self.metric} {score:.3f} {self.unit}".rstrip()
+        return headline(self.metrics)
 
 
 class RunFolder:
@@ -130,16 +134,55 @@ class RunFolder:
             "metric": dataset.evaluator.name,
             "unit": unit,
             "noun": dataset.noun,
-            "class_names": list(getattr(dataset, "class_names", ())),
+            "class_names": class_names(dataset),
             "splits": {name: len(part) for name, part in dataset.splits.items()},
             "source": dataset.source,
+            "path": str(Path(dataset.name.removeprefix(FILE_PREFIX)).expanduser().absolute())
+            if dataset.name.startswith(FILE_PREFIX)
+            else "",
+            "split": getattr(dataset, "split", ""),
             "card": card.read_text("utf-8") if shipped else "",
+            "summary": getattr(dataset, "summary", None),
         }
         self.write("data.json", content)
 
-    def write_predictions(self, dataset: Any, split: str, values: np.ndarray) -> None:
+    def check_same_data(self, dataset: Any) -> bool:
+        """Raise if a run goes on with other data than it began with; return whether that is known.
+
+        Otherwise molecules that it was trained on could be among those that it is tested on.
+        """
+        try:
+            before = json.loads((self.path / "data.json").read_text("utf-8"))
+        except (OSError, ValueError):
+            return False
+        known = molecules_of_run(self.path) or {}
+        sizes = {name: len(part) for name, part in dataset.splits.items()}
+        keys = getattr(dataset, "keys", None)
+        same = before.get("splits") == sizes and all(
+            np.array_equal(keys[part], known[name])
+            for name, part in dataset.splits.items()
+            if keys is not None and name in known
+        )
+        if not same:
+            raise ValueError(
+                f"train: {dataset.name} or its splits have changed since {self.path} began, and "
+                "the run cannot go on with other data; restore the file, or start a new run"
+            )
+        return True
+
+    def write_molecules(self, dataset: Any) -> None:
+        """Write molecules.npz, the keys of the molecules of each split, if there are keys."""
+        if (keys := getattr(dataset, "keys", None)) is not None:
+            file = io.BytesIO()
+            parts: dict[str, Any] = {name: keys[part] for name, part in dataset.splits.items()}
+            np.savez_compressed(file, **parts | {_RDKIT: np.array(rdkit.__version__)})
+            write_atomically(self.path / _MOLECULES, [file.getbuffer()])
+
+    def write_predictions(
+        self, dataset: Any, split: str, values: np.ndarray, chances: np.ndarray | None = None
+    ) -> None:
         """Write predictions/<split>.csv: a row for each sample of the split, in its order."""
-        table = labelled_table(dataset, dataset.splits[split], values)
+        table = labelled_table(dataset, dataset.splits[split], values, chances)
         self.write(f"predictions/{split}.csv", table.decode())
 
     def write_bad_batch(self, dataset: Any, positions: list[int], loss: float, step: int) -> Path:
@@ -176,19 +219,62 @@ def refuse_used(path: Path) -> None:
 
 def settings_of_run(model: str | Path) -> TrainConfig | None:
     """The settings of the run that a model belongs to, if it is in the folder of one."""
+    path = _file_of_run(model, _CONFIG)
+    return None if path is None else TrainConfig.read(path)
+
+
+def molecules_of_run(model: str | Path) -> dict[str, np.ndarray] | None:
+    """The keys of the molecules of each split of the run that a model belongs to, if it has them.
+
+    The keys are uint64 numbers, those of :func:`slicegraph.data.molecules.molecule_keys`.
+    """
+    if (path := _file_of_run(model, _MOLECULES)) is None:
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            keys = dict(file)
+        made_with = str(keys.pop(_RDKIT, rdkit.__version__))
+        if made_with != rdkit.__version__:
+            warnings.warn(
+                f"{path} was made with RDKit {made_with}, this is {rdkit.__version__}: molecules "
+                "that it writes in another way are not recognised",
+                stacklevel=2,
+            )
+        return keys
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        remedy = "copy it again from where the run was made"
+        raise ValueError(f"{path} is damaged ({error}); {remedy}") from None
+
+
+def _file_of_run(model: str | Path, name: str) -> Path | None:
+    """The file with this name of the run that a model belongs to."""
     model = Path(model)
     place = model.parent if model.is_file() else model
     run = place.parent if place.name in ("model", "checkpoints") else model
-    for folder in (model, run):
-        if (folder / _CONFIG).is_file():
-            return TrainConfig.read(folder / _CONFIG)
-    return None
+    found = (folder / name for folder in (model, run))
+    return next((path for path in found if path.is_file()), None)
 
 
-def root_of_run(model: str | Path) -> str:
-    """The data folder of the run that made a model if it exists here, else the default."""
+def data_path_of_run(model: str | Path) -> str | None:
+    """The data of the run that a model belongs to; a table where it was when the run began."""
     settings = settings_of_run(model)
-    return settings.root if settings is not None and Path(settings.root).is_dir() else "dataset"
+    if settings is None or not settings.is_table:
+        return None if settings is None else settings.data
+    path = _file_of_run(model, "data.json")
+    if Path((settings.data or "").removeprefix(FILE_PREFIX)).expanduser().is_file() or path is None:
+        return settings.data
+    try:
+        before = json.loads(path.read_text("utf-8")).get("path")
+    except (OSError, ValueError):
+        before = None
+    return f"{FILE_PREFIX}{before}" if before and Path(before).is_file() else settings.data
+
+
+def root_of_run(model: str | Path) -> str | None:
+    """The data folder that the run of a model was given if it exists here, else None."""
+    settings = settings_of_run(model)
+    root = None if settings is None else settings.root
+    return root if root is not None and Path(root).is_dir() else None
 
 
 def data_of_run(model: str | Path, data: str) -> dict[str, Any]:
@@ -200,5 +286,5 @@ def data_of_run(model: str | Path, data: str) -> dict[str, Any]:
     own, given = (Path(text.removeprefix(FILE_PREFIX)).expanduser() for text in texts)
     if own != given and not (own.exists() and given.exists() and own.samefile(given)):
         return {}
-    names = ("smiles", "metric", "split", "fractions")
+    names = ("smiles", "metric", "split", "fractions", "replicates", "censored", "allow_rejected")
     return {name: getattr(settings, name) for name in names} | {"seed": settings.split_seed}

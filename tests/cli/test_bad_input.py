@@ -149,7 +149,7 @@ def test_a_folder_that_may_not_be_written_to(failure, monkeypatch):
         ),
         ([*TRAIN, "--data", "table.csv"], "'table.csv' is a file; use csv:table.csv"),
         ([*TRAIN, "--data", "csv:table.csv", "--target", "mass"], "no column 'mass'; its columns"),
-        ([*OWN, "--split", "odd"], "split = 'odd', expected random, scaffold"),
+        ([*OWN, "--split", "odd"], "split = 'odd', expected random, stratified, scaffold"),
         ([*OWN, "--fractions", "0,1,0"], "'gap' has no label in the training split"),
         ([*OWN, "--accelerator", "tpu"], "accelerator = 'tpu' with devices"),
         ([*OWN, "--model.channels", "wide"], "channels = 'wide', expected a whole number"),
@@ -173,7 +173,9 @@ def test_a_word_that_means_nothing(failure, words, message):
 
 def test_a_split_that_there_is_not(failure):
     words = ["evaluate", "model", "--data", "csv:table.csv", "--target", "gap", "--split", "odd"]
-    assert "no split 'odd', expected train, valid, test, all" in failure(words)
+    assert "split 'odd' of csv:table.csv is not known; --split all scores every row" in failure(
+        words
+    )
 
 
 @pytest.mark.parametrize("words", [["info", "x"], ["moon"], [*TRAIN, "--compile", "maybe"]])

@@ -116,15 +116,14 @@ def test_a_file_is_scored_on_the_columns_of_the_model(
 
 def test_the_options_of_a_file_are_those_of_the_data_set(tmp_path, own, capsys):
     folder = save_model(tmp_path / "model", target_names=())
-    words = ["--data", f"csv:{own}", "--root", str(tmp_path), "--split", "test"]
+    words = ["--data", f"csv:{own}", "--root", str(tmp_path)]
     words += ["--smiles", "smiles", "--target", "number", "--metric", "rmse"]
-    words += ["--split-by", "random", "--split-seed", "5", "--fractions", "0.5,0.2,0.3"]
     out = tmp_path / "table.csv"
     assert main(["evaluate", str(folder), *words, "--out", str(out)]) == 0
-    assert score_line(capsys.readouterr().out)[0] == "test RMSE"
-    options = {"targets": "number", "seed": 5, "fractions": (0.5, 0.2, 0.3)}
-    data = load_data(f"csv:{own}", tmp_path, progress=False, **options)
-    assert [int(row["index"]) for row in read(out)] == data.splits["test"].tolist()
+    printed = capsys.readouterr()
+    assert score_line(printed.out)[0] == "all RMSE"
+    assert "does not say which molecules it was trained on" in printed.err
+    assert len(read(out)) == 60
 
 
 @pytest.mark.parametrize("asked", ["run", "run/model", "run/checkpoints/best.ckpt"])
@@ -134,11 +133,13 @@ def test_the_file_of_the_run_is_split_as_it_was_there(tmp_path, own, asked):
     model.save(tmp_path / "run/model")
     write_checkpoint(tmp_path / "run/checkpoints/best.ckpt", model)
     (tmp_path / "run/config.yaml").write_text(settings.to_yaml())
-    words = ["--data", f"csv:{own}", "--root", str(tmp_path), "--split", "test"]
-    out = tmp_path / "table.csv"
-    assert main(["evaluate", str(tmp_path / asked), *words, "--out", str(out)]) == 0
     options = {"targets": "number", "seed": 3, "fractions": (0.4, 0.3, 0.3)}
     data = load_data(f"csv:{own}", tmp_path, progress=False, **options)
+    keys = {name: data.keys[part] for name, part in data.splits.items()}
+    np.savez(tmp_path / "run/molecules.npz", **keys)
+    out = tmp_path / "table.csv"
+    words = ["--root", str(tmp_path), "--out", str(out)]
+    assert main(["evaluate", str(tmp_path / asked), *words]) == 0
     assert [int(row["index"]) for row in read(out)] == data.splits["test"].tolist()
 
 
@@ -197,10 +198,3 @@ def test_a_table_is_not_replaced_unasked(model, tmp_path, capsys):
     assert (tmp_path / "table.csv").read_text() == "precious"
     assert main([*words, "--force"]) == 0
     assert len(read(tmp_path / "table.csv")) == 2
-
-
-def test_fractions_that_are_no_numbers_are_a_usage_error(model, capsys):
-    with pytest.raises(SystemExit) as exit:
-        main(["evaluate", model, "--data", "mini", "--fractions", "1,2"])
-    assert exit.value.code == 2
-    assert "'1,2', expected such as 0.8,0.1,0.1" in capsys.readouterr().err

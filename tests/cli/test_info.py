@@ -121,3 +121,15 @@ def test_the_help_does_not_import_torch(tmp_path):
     code = "import sys; sys.modules['torch'] = None; from slicegraph.cli import main; main([])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_info_names_the_cache_of_prepared_tables_and_its_size(output, monkeypatch, tmp_path):
+    folder = tmp_path / "cache"
+    module = SimpleNamespace(cache_folder=lambda: folder)
+    monkeypatch.setitem(sys.modules, "slicegraph.data.datasets.csv", module)
+    assert row(output("info"), "size") == "empty"
+    (folder / "one").mkdir(parents=True)
+    (folder / "one" / "atoms.npy").write_bytes(bytes(1_500_000))
+    lines = output("info")
+    assert row(lines, "folder").startswith(str(folder))
+    assert row(lines, "size") == "1.5 MB in 1 files"

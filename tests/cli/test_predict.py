@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rdkit import Chem
 from support.molecule_tables import random_smiles, write_csv
 from support.small_models import save_model
 
 from slicegraph.cli import main
+from slicegraph.predict import predictor
 from slicegraph.predict.predictor import load_predictor
 
 
@@ -64,7 +66,7 @@ def test_all_columns_of_a_file_are_kept(model, tmp_path, capsys):
     source = write_csv(tmp_path / "in.csv", rows, ["note", "smiles", "n"])
     assert main(["predict", model, str(source), "--out", str(tmp_path / "out.csv")]) == 0
     found = read(tmp_path / "out.csv")
-    assert list(found[0]) == ["note", "smiles", "n", "homolumogap_pred", "error"]
+    assert list(found[0]) == ["note", "smiles", "n", "homolumogap_pred", "warning", "error"]
     assert [[row["note"], row["smiles"], row["n"]] for row in found] == rows
     assert [row["error"] for row in found] == ["", "", ""]
     assert_predicted(found, model, ["CCO", "C", "c1ccccc1"])
@@ -84,7 +86,8 @@ def test_a_bad_row_keeps_its_place_with_the_reason(model, tmp_path):
     assert found[2]["smiles"] == "3,C"
     assert found[2]["error"] == "2 fields where the header has 3"
     assert found[3]["error"] == "no SMILES"
-    assert found[4]["smiles"] == "C\\xff"
+    assert found[4]["smiles"] == "C\xff"
+    assert found[4]["error"] == "'\xff' (U+00FF) is not a character of SMILES"
     assert_predicted([found[0], found[5]], model, ["CCO", "N"])
 
 
@@ -117,7 +120,7 @@ def test_the_ending_decides_the_format(model, tmp_path, name, delimiter):
 
 
 def test_gzip_is_read(model, tmp_path):
-    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(b"smiles\nCCO\n"))
+    (tmp_path / "in.csv.gz").write_bytes(gzip.compress(b"smiles\nCCO\n", mtime=0))
     out = tmp_path / "out.csv"
     assert main(["predict", model, str(tmp_path / "in.csv.gz"), "--out", str(out)]) == 0
     assert_predicted(read(out), model, ["CCO"])
@@ -159,6 +162,7 @@ def test_the_column_of_the_smiles_can_be_named(model, tmp_path):
             {"task": "multiclass", "num_classes": 3, "target_names": ("kind",)},
             ["kind_pred", "kind_p0", "kind_p1", "kind_p2"],
         ),
+        ({"task": "binary", "class_names": ("no", "yes")}, ["homolumogap_pred"]),
     ],
 )
 def test_every_target_and_class_has_a_column(tmp_path, settings, columns):
@@ -167,11 +171,124 @@ def test_every_target_and_class_has_a_column(tmp_path, settings, columns):
     out = tmp_path / "out.csv"
     assert main(["predict", str(folder), str(source), "--out", str(out)]) == 0
     (row,) = read(out)
-    assert list(row) == ["smiles", *columns, "error"]
+    assert list(row) == ["smiles", *columns, "warning", "error"]
     values = load_predictor(folder).predict("CCO").ravel()
     if "num_classes" in settings:
         values = [values.argmax(), *values]
     np.testing.assert_allclose([float(row[name]) for name in columns], values, atol=1e-5)
+
+
+def test_the_columns_of_named_classes_have_their_names(tmp_path, capsys):
+    names = {"class_names": ("low", "mid", "high"), "target_names": ("tox",), "unit": ""}
+    folder = save_model(tmp_path / "model", task="multiclass", num_classes=3, **names)
+    source = write_csv(tmp_path / "in.csv", [["CCO"], ["C1"]], ["smiles"])
+    out = tmp_path / "out.csv"
+    with pytest.raises(SystemExit):
+        main(["predict", str(folder), str(source), "--out", str(out)])
+    good, bad = read(out)
+    chances = load_predictor(folder).predict("CCO")[0]
+    assert good["tox_pred"] == names["class_names"][chances.argmax()]
+    found = [float(good[f"tox_p_{name}"]) for name in names["class_names"]]
+    np.testing.assert_allclose(found, chances, atol=1e-6)
+    assert [bad[name] for name in ("tox_pred", "tox_p_low", "tox_p_mid", "tox_p_high")] == [""] * 4
+    capsys.readouterr()
+    assert main(["predict", str(folder), "CCO"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == ["SMILES", "tox", "tox_p_low", "tox_p_mid", "tox_p_high"]
+    assert line.split()[1] == good["tox_pred"]
+
+
+def test_an_unusual_molecule_is_predicted_with_a_warning(model, tmp_path, capsys):
+    smiles = ["CCO", "[Na+].CC(=O)[O-]", "*C", "[He]", "C" * 1200, "C1"]
+    source = write_csv(tmp_path / "in.csv", [[text] for text in smiles], ["smiles"])
+    with pytest.raises(SystemExit):
+        main(["predict", model, str(source), "--out", str(tmp_path / "out.csv")])
+    found = read(tmp_path / "out.csv")
+    expected = ["", "metal (Na)", "wildcard atom", "noble gas (He); no carbon"]
+    assert [row["warning"] for row in found] == [*expected, "1,200 heavy atoms", ""]
+    assert all(row["homolumogap_pred"] for row in found[:-1])
+    assert "6 rows in" in (said := capsys.readouterr().err)
+    assert "1 with an error, 4 with a warning" in said
+
+
+def test_the_printed_table_has_warnings_only_if_there_are_some(model, capsys):
+    assert main(["predict", model, "CCO", "[Fe]CC"]) == 0
+    head, plain, metal = capsys.readouterr().out.splitlines()
+    assert head.split() == ["SMILES", "homolumogap", "(eV)", "warning"]
+    assert len(plain.split()) == 2
+    assert metal.endswith("metal (Fe)")
+
+
+def test_molecules_are_standardised_as_for_the_training(model, tmp_path):
+    steps = ("hydrogens", "fragment", "charge")
+    folder = str(save_model(tmp_path / "model", standardize=steps))
+    source = write_csv(tmp_path / "in.csv", [["CC(=O)[O-].[Na+]"], ["[2H]C([2H])O"]], ["smiles"])
+    out = tmp_path / "out.csv"
+    assert main(["predict", folder, str(source), "--out", str(out)]) == 0
+    found = read(out)
+    expected = load_predictor(model).predict(["CC(=O)O", "CO"])
+    np.testing.assert_allclose([float(r["homolumogap_pred"]) for r in found], expected, atol=1e-5)
+    np.testing.assert_allclose(
+        load_predictor(folder).predict([r["smiles"] for r in found]), expected
+    )
+    assert [row["warning"] for row in found] == ["", ""]
+
+
+def test_sdf_keeps_its_properties_and_a_bad_record_costs_itself(model, tmp_path):
+    blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles(text)) for text in ("CCO", "CCCC", "CCN")]
+    blocks[1] = blocks[1].replace(" C  ", " Xx ")
+    records = [f"{block}> <batch>\nB{i}\n\n$$$$\n" for i, block in enumerate(blocks)]
+    (tmp_path / "in.sdf").write_text("".join(records))
+    with pytest.raises(SystemExit):
+        main(["predict", model, str(tmp_path / "in.sdf"), "--out", str(tmp_path / "out.csv")])
+    found = read(tmp_path / "out.csv")
+    assert [row["batch"] for row in found] == ["B0", "B1", "B2"]
+    assert [bool(row["error"]) for row in found] == [False, True, False]
+    assert_predicted([found[0], found[2]], model, ["CCO", "CCN"])
+
+
+def test_xlsx_keeps_its_columns(model, tmp_path):
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in (["no", "SMILES", "note"], [1, "CCO", None], [2, "CCN", "x"]):
+        book.active.append(row)
+    book.save(tmp_path / "in.xlsx")
+    out = tmp_path / "out.csv"
+    assert main(["predict", model, str(tmp_path / "in.xlsx"), "--out", str(out)]) == 0
+    assert [(row["no"], row["SMILES"], row["note"]) for row in read(out)] == [
+        ("1", "CCO", ""),
+        ("2", "CCN", "x"),
+    ]
+
+
+def test_an_inchi_is_the_molecule_it_names(model, tmp_path):
+    for steps in ((), ("fragment",)):
+        folder = str(save_model(tmp_path / f"model{len(steps)}", standardize=steps))
+        found = load_predictor(folder).predict(["InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "CCO"])
+        assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
+def test_how_an_unusual_file_is_read_is_said(model, tmp_path, capsys):
+    (tmp_path / "in.csv").write_bytes("smiles;note\nCCO;é\n".encode("utf-16"))
+    assert main(["predict", model, str(tmp_path / "in.csv"), "--out", str(tmp_path / "o.csv")]) == 0
+    assert read(tmp_path / "o.csv")[0]["note"] == "é"
+    assert "in.csv: " in (said := capsys.readouterr().err)
+    assert "UTF-16" in said
+
+
+def test_a_row_that_ends_its_worker_costs_itself_alone(model, tmp_path, monkeypatch):
+    from slicegraph.predict import table
+
+    def read_graph(text, steps):
+        return os._exit(1) if text == "CCCCCC" else predictor.read_graph(text, steps)
+
+    monkeypatch.setattr(table, "read_graph", read_graph)
+    smiles = ["CCO", "CCCCCC", "CCN", "C", "N"]
+    source = write_csv(tmp_path / "in.csv", [[text] for text in smiles], ["smiles"])
+    with pytest.raises(SystemExit):
+        main(["predict", model, str(source), "--out", str(tmp_path / "out.csv")])
+    found = read(tmp_path / "out.csv")
+    assert [row["error"][:29] for row in found] == ["", "reading it ended the process:", *[""] * 3]
+    assert_predicted([row for row in found if not row["error"]], model, ["CCO", "CCN", "C", "N"])
 
 
 def test_a_file_is_not_replaced_unasked(model, tmp_path, capsys):
@@ -187,7 +304,7 @@ def test_a_file_is_not_replaced_unasked(model, tmp_path, capsys):
 
 def test_a_failure_leaves_no_file(model, tmp_path, capsys):
     content = gzip.compress(
-        "\n".join(["smiles", *random_smiles(2000)]).encode()
+        "\n".join(["smiles", *random_smiles(2000)]).encode(), mtime=0
     )  # fails after 19 chunks
     (tmp_path / "in.csv.gz").write_bytes(content[:-40])
     words = [str(tmp_path / "in.csv.gz"), "--out", str(tmp_path / "out.csv")]

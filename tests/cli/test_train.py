@@ -1,6 +1,7 @@
 """`slicegraph train`, as typed."""
 
 import json
+import signal
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from support.tiny_run import MODEL, write_table
 
 from slicegraph.cli import main
 from slicegraph.cli.train import _settings
+from slicegraph.train.callbacks import Stopped
 
 
 def flags(folder, **settings) -> list[str]:
@@ -40,12 +42,14 @@ def test_train_prints_the_result_and_where_things_are(tmp_path, capsys, monkeypa
     result, model, report = printed.splitlines()[-3:]
     run = tmp_path / "run"
     test = json.loads((run / "metrics.json").read_text())["test"]
-    assert result == f"test MAE {test:.3f} eV"
+    assert result.startswith(f"test MAE {test:.3f} eV (95 % interval ")
+    assert result.endswith("; only 4 molecules)")
     assert model.split()[-1] == str(run / "model")
     assert report.split()[-1] == str(run / "report.html")
     assert (run / "report.html").is_file()
     assert "regression of gap in eV, scored by MAE" in printed
-    assert (run / "config.yaml").read_text() in printed
+    assert printed.splitlines()[0].startswith("settings  ")
+    assert (run / "config.yaml").read_text() not in printed
     assert (run / "command.txt").read_text().startswith("slicegraph train --data csv:")
 
 
@@ -114,3 +118,24 @@ def test_a_field_may_be_written_with_either_stroke():
     add_arguments(parser)
     for flag in ("--batch-size", "--batch_size"):
         assert _settings(parser.parse_args([flag, "8"])) == {"batch_size": "8"}
+
+
+def test_a_stopped_run_prints_the_command_that_resumes_it(tmp_path, monkeypatch, capsys):
+    def stop(*_, **options):
+        raise Stopped(signal.SIGINT, tmp_path / "my run")
+
+    monkeypatch.setattr("slicegraph.train.run.train", stop)
+    with pytest.raises(SystemExit) as exit:
+        main(["train"])
+    assert exit.value.code == 130
+    expected = f"resume with: slicegraph train --resume '{tmp_path / 'my run'}'\n"
+    assert capsys.readouterr().err.endswith(expected)
+
+
+def test_ctrl_c_during_imports_is_one_line(monkeypatch, capsys):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("slicegraph.cli.import_module", interrupt)
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err == "slicegraph: stopped\n"

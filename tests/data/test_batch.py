@@ -201,10 +201,13 @@ def test_place_to_resume_outside_the_epoch_is_named(epoch: int, batch: int) -> N
         sampler.resume(epoch, batch)
 
 
-@pytest.fixture(params=[2, 0], ids=["labels", "none"])
+@pytest.fixture(params=["labels", "none", "bounds"])
 def few(tmp_path: Path, request: pytest.FixtureRequest) -> MoleculeStore:
-    labels = [[i, -i] for i in range(5)] if request.param else None
-    return MoleculeStore(write_store(tmp_path, GRAPHS, labels, list("ABCDE"), ["gap", "dipole"]))
+    labels = None if request.param == "none" else [[i, -i] for i in range(5)]
+    store = MoleculeStore(write_store(tmp_path, GRAPHS, labels, list("ABCDE"), ["gap", "dipole"]))
+    if request.param != "bounds":
+        return store
+    return store.with_labels(store.labels, np.arange(10, dtype=np.int8).reshape(5, 2) % 3 - 1)
 
 
 def assert_same_graph(actual: Data, expected: Data) -> None:
@@ -245,6 +248,7 @@ def test_numbers_are_small(few: MoleculeStore) -> None:
     batch = collate(few, [0, 1, 2])
     dtypes = {name: str(batch[name].dtype).removeprefix("torch.") for name in batch.keys()}  # noqa: SIM118
     assert dtypes.pop("y", "float32") == "float32"
+    assert dtypes.pop("bound", "int8") == "int8"
     assert dtypes == {
         **dict.fromkeys(("x", "edge_attr", "pair_distance"), "uint8"),
         **dict.fromkeys(("pair_path", "in_degree", "out_degree"), "int16"),

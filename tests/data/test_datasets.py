@@ -21,7 +21,7 @@ from slicegraph.data import prepare
 from slicegraph.data.datasets import load_dataset, qm9, source
 from slicegraph.data.datasets.qm9 import HARTREE_IN_EV, qm9_folder
 from slicegraph.data.datasets.source import MissingDataset
-from slicegraph.data.splits import scaffold
+from slicegraph.data.molecules import scaffold
 
 MINI = Path(__file__).parents[2] / "datasets" / "mini"
 
@@ -198,7 +198,9 @@ def test_own_table_is_split_at_random_by_its_seed_without_its_rejected_rows(tmp_
 def test_scaffold_split_of_an_own_table_divides_no_scaffold(tmp_path):
     rings = [f"{side}{ring}" for ring in ("c1ccccc1", "C1CC1", "c1ccncc1", "C1CCC1") for side in
              ("C", "CC", "O", "N", "F")]  # fmt: skip
-    name = write_table(tmp_path / "own.csv", "smiles,y", *(f"{ring},1.5" for ring in rings))
+    name = write_table(
+        tmp_path / "own.csv", "smiles,y", *(f"{ring},{len(ring)}.5" for ring in rings)
+    )
     options = {"split": "scaffold", "fractions": (0.5, 0.25, 0.25)}
     first, again = (loaded(name, tmp_path, **options) for _ in range(2))
     found = [{scaffold(first.store.smiles(int(i))) for i in part} for part in first.splits.values()]
@@ -208,9 +210,11 @@ def test_scaffold_split_of_an_own_table_divides_no_scaffold(tmp_path):
 
 
 def test_changed_table_is_prepared_again(tmp_path):
-    name = write_table(tmp_path / "own.csv", "smiles,y", *["C,1.5"] * 10)
+    name = write_table(
+        tmp_path / "own.csv", "smiles,y", *(f"{'C' * n},{n}.5" for n in range(1, 11))
+    )
     first = loaded(name, tmp_path)
-    write_table(tmp_path / "own.csv", "smiles,y", *["CC,2.5"] * 20)
+    write_table(tmp_path / "own.csv", "smiles,y", *(f"{'C' * n},{n}.25" for n in range(1, 21)))
     second = loaded(name, tmp_path)
     assert (len(first.store), len(second.store)) == (10, 20)
     assert first.store.folder != second.store.folder
@@ -227,14 +231,16 @@ def test_columns_of_an_own_table_can_be_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("message", "options"),
     [
-        ("split = 'sorted', expected random or scaffold", {"split": "sorted"}),
+        ("split = 'sorted', expected random, stratified, scaffold", {"split": "sorted"}),
         ("task = 'ranking', expected regression, binary", {"task": "ranking"}),
         ("leaves 'valid' empty; choose other fractions", {"fractions": (0.9, 0.01, 0.09)}),
-        ("no column 'gap'; its columns are smiles, y", {"targets": "gap"}),
+        ("no column 'gap'; its columns are 'smiles', 'y'", {"targets": "gap"}),
     ],
 )
 def test_options_that_do_not_fit_the_table_are_named(tmp_path, message, options):
-    name = write_table(tmp_path / "own.csv", "smiles,y", *(f"{'C' * n},0.5" for n in range(1, 11)))
+    name = write_table(
+        tmp_path / "own.csv", "smiles,y", *(f"{'C' * n},{n}.5" for n in range(1, 11))
+    )
     with pytest.raises(ValueError, match=message):
         loaded(name, tmp_path, **options)
 

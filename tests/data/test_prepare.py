@@ -9,14 +9,17 @@ import shutil
 import signal
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ogb.utils import smiles2graph
+from rdkit import Chem
 from support.molecule_tables import contents, molecule_csv, random_smiles, rejected, write_csv
 
+from slicegraph.data.columns import ColumnFormat
 from slicegraph.data.prepare import (
     PrepareError,
     prepare,
@@ -410,7 +413,7 @@ def test_a_row_that_ends_its_process_costs_that_row_only(tmp_path, monkeypatch):
 def test_gzip_and_parquet_give_the_same_arrays(source, whole, tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(source.read_bytes()))
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(source.read_bytes(), mtime=0))
     pandas.read_csv(source, dtype=str).to_parquet(tmp_path / "a.parquet", row_group_size=13)
     for name in ("a.csv.gz", "a.parquet"):
         prepare(tmp_path / name, tmp_path / f"{name}-store", **CHUNK)
@@ -476,3 +479,83 @@ def test_a_finished_store_is_not_overwritten_by_graphs(tmp_path):
 def test_graphs_that_do_not_fit_are_named(tmp_path, graphs, message):
     with pytest.raises(ValueError, match=message):
         write_graphs(tmp_path / "store", graphs, *OGB, label_names=["gap"], source_name="by hand")
+
+
+def test_labels_are_read_by_their_formats(tmp_path):
+    rows = [["C", "1.234,5", "Yes"], ["CC", "n.d.", "no"], ["CCC", "1.5", "maybe"]]
+    source = write_csv(tmp_path / "a.csv", rows, ["smiles", "a", "b"])
+    formats = {"a": ColumnFormat(",", "."), "b": ColumnFormat(words=(("yes", 1), ("no", 0)))}
+    prepare(source, tmp_path / "store", labels=["a", "b"], formats=formats)
+    expected = np.float32([[1234.5, 1], [math.nan, 0]])
+    labels = MoleculeStore(tmp_path / "store").labels
+    assert np.array_equal(labels, expected, equal_nan=True)
+    assert "a = '1.5' is not a number with a decimal comma" in rejected(tmp_path / "store")[0][2]
+
+
+@pytest.mark.parametrize(
+    ("censored", "labels"), [("drop", [2]), ("value", [10, 2]), ("loss", [10, 2])]
+)
+def test_bounds_are_dropped_or_kept_as_the_format_has_it(tmp_path, censored, labels):
+    source = write_csv(tmp_path / "a.csv", [["C", ">10"], ["CC", "2"]])
+    formats = {"gap": ColumnFormat(censored=censored)}
+    prepare(source, tmp_path / "store", labels=["gap"], formats=formats)
+    assert MoleculeStore(tmp_path / "store").labels[:, 0].tolist() == labels
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_bound_without_a_choice_stops_with_the_first_cell(tmp_path, workers):
+    rows = [["C", "1"]] * 25 + [["CC", ">10"], ["C", "<3"]]
+    source = write_csv(tmp_path / "a.csv", rows)
+    message = r"row 25: gap = '>10' is a bound, .* drop, value, loss \(--censored\)"
+    options = {"labels": ["gap"], "workers": workers, "chunk_rows": 10}
+    with pytest.raises(PrepareError, match=message):
+        prepare(source, tmp_path / "store", formats={"gap": ColumnFormat()}, **options)
+
+
+def test_default_formats_leave_a_store_of_before_valid(source, tmp_path):
+    prepare(source, tmp_path / "store", **CHUNK)
+    again = prepare(source, tmp_path / "store", formats={"gap": ColumnFormat()}, **CHUNK)
+    assert again.was_complete
+
+
+@pytest.mark.parametrize("first", [{}, {"formats": {"gap": ColumnFormat(censored="drop")}}])
+def test_a_store_of_other_formats_is_refused(source, tmp_path, first):
+    other = {} if first else {"formats": {"gap": ColumnFormat(censored="value")}}
+    prepare(source, tmp_path / "store", **CHUNK, **first)
+    with pytest.raises(StoreError, match="another source or setting: formats = "):
+        prepare(source, tmp_path / "store", **CHUNK, **other)
+
+
+def test_standardised_molecules_have_their_new_smiles(tmp_path, monkeypatch):
+    fake = SimpleNamespace(standardize=lambda text, steps: text.split(".")[0] + "O" * len(steps))
+    monkeypatch.setitem(sys.modules, "slicegraph.data.molecules", fake)
+    source = write_csv(tmp_path / "a.csv", [["CC.Cl", "1"]])
+    prepare(source, tmp_path / "store", workers=1, standardize=["fragment"], labels=["gap"])
+    store = MoleculeStore(tmp_path / "store")
+    assert (store.smiles(0), store.meta["settings"]["standardize"]) == ("CCO", ["fragment"])
+
+
+def test_inchi_is_kept_as_smiles(tmp_path):
+    rows = [["InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", "1"], ["InChI=1S/nonsense", "2"]]
+    source = write_csv(tmp_path / "a.csv", rows, ["inchi", "gap"])
+    prepare(source, tmp_path / "store", labels=["gap"])
+    assert MoleculeStore(tmp_path / "store").smiles(0) == "CCO"
+    ((_, text, reason),) = rejected(tmp_path / "store")
+    assert (text, reason) == ("InChI=1S/nonsense", "RDKit cannot read this InChI")
+
+
+def test_every_row_of_an_sdf_and_a_workbook_is_in_the_store_or_rejected(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    blocks = [Chem.MolToMolBlock(Chem.MolFromSmiles(text)) for text in ("CCO", "C")]
+    record = "{}> <gap>\n{}\n\n$$$$\n"
+    content = [record.format(*pair) for pair in zip([*blocks, "x\n"], "123", strict=True)]
+    (tmp_path / "a.sdf").write_text("".join(content))
+    book = openpyxl.Workbook()
+    for line in (["smiles", "gap"], ["CCO", 1], [], ["C", 2], ["x", 3]):
+        book.active.append(line)
+    book.save(tmp_path / "a.xlsx")
+    for name in ("a.sdf", "a.xlsx"):
+        result = prepare(tmp_path / name, tmp_path / f"{name}-store", labels=["gap"])
+        store = MoleculeStore(tmp_path / f"{name}-store")
+        assert (result.molecules, result.rejected, list(store.rows)) == (2, 1, [0, 1])
+        assert [store.smiles(0), store.labels[:, 0].tolist()] == ["CCO", [1, 2]]

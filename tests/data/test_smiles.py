@@ -54,6 +54,29 @@ def test_it_is_ogbs_graph_of_the_text_or_of_the_canonical_smiles(smiles: str) ->
     assert (graph.bond_features < get_bond_feature_dims()).all()
 
 
+RESPELLED = [
+    "C[C@]12CC[C@H](O)C[C@@H]1CC[C@@H]1[C@H]2CC[C@]2(C)C(=O)CC[C@H]12",  # rings closed at centres
+    "O[C@H]1C[C@@]2(CCC1)CCN(C2)[C@@H]1C[C@H]1F.C1CC1",  # digits that open several rings
+    "C1C[C@@]2(C1)C[C@H]2/C=C/[C@@H](O)/C(F)=C\\Cl",
+    "[O-][N+](=O)c1cc[nH]c1C[C@H]([NH3+])C([O-])=O",
+    # RDKit's parser changes the molecule of the text that it has written.
+    *("O=I", "O=I(O)O", "[S@H4]", "[cH+]1cccccc1"),
+    "C[C@H]1CC[C@]1CC[C@]1CC[C@@H](O)CC1",  # radicals
+]
+
+
+@pytest.mark.parametrize("smiles", RESPELLED)
+def test_order_is_that_of_the_parsed_canonical_smiles_with_and_without_the_written_order(
+    smiles: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {text: featurize(text) for text in spellings(smiles, 20)}
+    monkeypatch.setattr("slicegraph.data.smiles._ORDER", "an RDKit that does not tell the order")
+    for text, graph in found.items():
+        expected = smiles2graph(Chem.CanonSmiles(re.sub(r":\d+]", "]", text)))
+        assert_same(graph, expected)
+        assert_same(featurize(text), expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
 @pytest.mark.parametrize("smiles", ["C[C@H](F)C(=O)[O-]", "[Na+]"])
 def test_features_come_in_the_type_that_is_asked_for(smiles: str, dtype: torch.dtype) -> None:
@@ -320,3 +343,26 @@ def test_wrong_features_are_named(error: type, message: str, features: np.ndarra
 def test_impossible_vocabulary_is_refused(vocabulary: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="FeatureCode: "):
         FeatureCode(vocabulary)
+
+
+def test_inchi_gives_the_graph_of_its_smiles():
+    for text in ("InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3", " InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3 "):
+        for found, expected in zip(read_smiles(text), read_smiles("CCO"), strict=True):
+            assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("text", ["InChI=", "InChI=1S/x", "InChI=1S/C2H6O/c1-2-\udce9"])
+def test_inchi_that_rdkit_cannot_read_is_named(text):
+    with pytest.raises(SmilesError, match="RDKit cannot read this InChI"):
+        read_smiles(text)
+
+
+@pytest.mark.parametrize("text", ["CC\u0421", "C\xff"])
+def test_a_letter_that_is_not_ascii_is_an_error_and_not_the_end(text):
+    with pytest.raises(SmilesError, match=r"\(U\+[0-9A-F]{4}\) is not a character of SMILES"):
+        read_smiles(text)
+
+
+@pytest.mark.parametrize("text", ["CC\xa0", "\ufeffCC", "CC\u200b", "CC \xe4thane", "CC\t\u0421"])
+def test_invisible_characters_around_and_names_after_a_smiles_do_not_count(text):
+    assert len(read_smiles(text).atoms) == 2

@@ -47,6 +47,11 @@ def store(tmp_path: Path) -> MoleculeStore:
     return MoleculeStore(write_store(tmp_path / "store", GRAPHS, LABELS, SMILES, names))
 
 
+def given_labels(store: MoleculeStore) -> MoleculeStore:
+    labels = np.arange(15, dtype=np.float64).reshape(5, 3)
+    return store.with_labels(labels, (labels % 3 - 1).astype(np.int8), ("a", "b", "c"))
+
+
 def edges_of(graph: Graph) -> tuple[list[list[int]], list[list[int]]]:
     """Each bond there and back, and its features twice."""
     both = [edge for i, j in graph[1] for edge in ((i, j), (j, i))]
@@ -145,15 +150,18 @@ def test_batch_is_the_molecules_one_after_another(
         found = torch.from_numpy(getattr(arrays, name))
         assert torch.equal(found.nan_to_num(99), expected[name].to(found.dtype).nan_to_num(99))
     assert arrays.edge_ptr.tolist() == expected._slice_dict["edge_index"].tolist()
-    kinds = {name: str(array.dtype) for name, array in arrays._asdict().items()}
+    kinds = {name: str(array.dtype) for name, array in arrays._asdict().items() if name != "bound"}
     assert kinds["x"] == kinds["edge_attr"] == "uint8"
     assert kinds["ptr"] == kinds["edge_index"] == kinds["index"] == "int64"
     assert kinds["y"] == "float32"
 
 
 def test_batch_may_be_written_to(store: MoleculeStore) -> None:
-    for array in store.batch(slice(None)):
+    given = given_labels(store)
+    for array in given.batch(slice(None)):
         array.fill(0)
+    assert given.labels[1].tolist() == [3, 4, 5]
+    assert given.bounds[1].tolist() == [-1, 0, 1]
     assert [data.smiles for data in store] == SMILES
     assert store[2].x.tolist() == GRAPHS[2][0]
 
@@ -186,6 +194,34 @@ def test_pickle_of_a_folder_that_was_made_again_is_refused(store: MoleculeStore)
     write_store(store.folder, GRAPHS[::-1])
     with pytest.raises(StoreError, match="was prepared again"):
         pickle.loads(pickled)
+
+
+def test_other_labels_and_bounds_survive_views_and_pickling(store: MoleculeStore) -> None:
+    given = pickle.loads(pickle.dumps(given_labels(store)[[3, 1]]))
+    assert given.labels.dtype == np.float32
+    assert given.labels.tolist() == [[9, 10, 11], [3, 4, 5]]
+    assert given.bounds.dtype == np.int8
+    assert given.bounds.tolist() == [[-1, 0, 1]] * 2
+    assert given.label_names == ["a", "b", "c"]
+    assert given[1].y.tolist() == [[3, 4, 5]]
+    assert given[1].bound.tolist() == [[-1, 0, 1]]
+    assert store.label_names == ["gap", "dipole"]
+    assert store.bounds is None
+    np.testing.assert_array_equal(store.labels, np.float32(LABELS))
+
+
+def test_labels_of_a_view_are_for_its_molecules(store: MoleculeStore) -> None:
+    given = store[[4, 2]].with_labels(np.array([[1.0, 2.0], [3.0, float("nan")]]))
+    np.testing.assert_array_equal(given.labels, [[1, 2], [3, float("nan")]])
+    assert given[[1]].labels[0, 0] == 3
+    assert given.bounds is None
+
+
+@pytest.mark.parametrize("what", ["labels", "bounds"])
+def test_labels_of_another_shape_are_refused(store: MoleculeStore, what: str) -> None:
+    shapes = {"labels": (5, 2), "bounds": (5, 2)} | {what: (4, 2)}
+    with pytest.raises(ValueError, match=rf"{what} have shape \[4, 2\], expected \[5, 2\]"):
+        store.with_labels(*(np.zeros(shape) for shape in shapes.values()))
 
 
 def test_store_without_labels_and_text(tmp_path: Path) -> None:

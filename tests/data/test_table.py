@@ -1,17 +1,23 @@
 import csv
+import datetime
 import gzip
 import io
+import re
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rdkit import Chem
 
 from slicegraph.data import table as table_module
+from slicegraph.data.columns import profile_table
 from slicegraph.data.table import MAX_CHARACTERS, MAX_LINES, Row, cut, open_table, printable
 
 PLAIN = "smiles,gap\nCCO,1.5\nCC,2\n"
+_BLANK = re.compile(rb'[ \t]*|("[ \t]*"|[ \t]*)(,("[ \t]*"|[ \t]*))+')  # no row
 ROWS = [Row("CCO", ("1.5",)), Row("CC", ("2",))]
 
 
@@ -46,19 +52,59 @@ def rows(folder: Path, content: str | bytes, name: str = "table.csv", **columns)
         ("spaced.csv", b" smiles , gap\nCCO,1.5\nCC,2\n"),
         ("tabs.tsv", PLAIN.replace(",", "\t").encode()),
         ("semicolons.csv", PLAIN.replace(",", ";").encode()),
-        ("packed.csv.gz", gzip.compress(PLAIN.encode())),
-        ("packed.csv", gzip.compress(PLAIN.encode())),
-        ("members.csv.gz", gzip.compress(PLAIN[:20].encode()) + gzip.compress(PLAIN[20:].encode())),
+        ("packed.csv.gz", gzip.compress(PLAIN.encode(), mtime=0)),
+        ("packed.csv", gzip.compress(PLAIN.encode(), mtime=0)),
+        (
+            "members.csv.gz",
+            gzip.compress(PLAIN[:20].encode(), mtime=0)
+            + gzip.compress(PLAIN[20:].encode(), mtime=0),
+        ),
     ],
 )
 def test_spellings_of_one_table_have_the_same_rows(tmp_path, name, content):
     assert rows(tmp_path, content, name) == ROWS
 
 
+@pytest.mark.parametrize("value", ["-8,56", "59,2 %", "1 100,5"])
+def test_the_header_has_the_delimiter_too(tmp_path, value):
+    lines = ["Structure;logS", f"CCO;{value}", f"CCC;{value}", "CC=O;2"]
+    found = table(tmp_path, "\n".join(lines))
+    assert found.columns == ("Structure", "logS")
+    assert [row.text for row in found.rows()] == ["CCO", "CCC", "CC=O"]
+
+
+def test_a_title_with_a_comma_above_semicolons_and_decimal_commas_is_skipped(tmp_path):
+    lines = ["Solubility, batch 3", "Structure;logS", *[f"{'C' * n};-{n},5" for n in range(1, 9)]]
+    assert table(tmp_path, "\n".join(lines)).columns == ("Structure", "logS")
+
+
+def test_decimal_commas_in_every_row_of_a_comma_file_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="every row has 3 fields, the header 2: perhaps decimal"):
+        table(tmp_path, "smiles,logD\nCC,1,5\nCO,2,5\n")
+
+
+def test_formulas_without_values_are_named(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["smiles", "nM", "pIC50", "note"], ["CCO", 10, "=9-LOG10(B2)"], ["CC", 5, "=B3"]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    assert open_table(tmp_path / "a.xlsx").formulas == {"pIC50"}
+    reason = profile_table(tmp_path / "a.xlsx")["pIC50"].reason
+    assert reason == "formulas without saved values; open the file in Excel and save it"
+
+
+def test_a_header_in_the_middle_is_no_row(tmp_path):
+    content = "\ufeffsmiles,class\nCCO,low\n\ufeffSMILES , class\nCC,high\n"
+    found = rows(tmp_path, content, labels=["class"])
+    assert [row.problem for row in found] == [None, "repeats the header", None]
+    assert found[1].text == "SMILES , class"
+
+
 def test_smi_has_molecules_and_names_and_no_labels(tmp_path):
     smi = "CCO ethanol\n\n  CC\tethane gas\nC"
     assert rows(tmp_path, smi, "a.smi") == [Row("CCO"), Row("CC"), Row("C")]
-    assert rows(tmp_path, gzip.compress(smi.encode()), "a.smi.gz")[0] == Row("CCO")
+    assert rows(tmp_path, gzip.compress(smi.encode(), mtime=0), "a.smi.gz")[0] == Row("CCO")
 
 
 def test_smi_refuses_column_names(tmp_path):
@@ -113,7 +159,8 @@ def test_bytes_that_are_not_text_stay_in_their_field(tmp_path):
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.text(alphabet=st.characters(codec="utf-8")), st.integers(1, 30))))
 def test_whatever_is_quoted_rightly_is_read_as_the_csv_module_reads_it(scratch, drawn):
-    drawn = [(name.replace("\0", ""), "C" * atoms, str(atoms)) for name, atoms in drawn]
+    marks = str.maketrans("", "", "\0\ufeff")  # a byte order mark is dropped wherever it is
+    drawn = [(name.translate(marks), "C" * atoms, str(atoms)) for name, atoms in drawn]
     text = io.StringIO(newline="")
     csv.writer(text).writerows([("name", "smiles", "gap"), *drawn])
     found = rows(scratch, text.getvalue(), smiles="smiles", labels=["name", "gap"])
@@ -130,7 +177,7 @@ def test_a_line_of_any_bytes_costs_no_other_row(scratch, data):
     for line in [*data.draw(st.lists(unquoted, max_size=4)), data.draw(anything)]:
         lines.insert(data.draw(st.integers(0, len(lines))), line)
     found = rows(scratch, b"\n".join([b"smiles,gap", *lines]), smiles="smiles", labels=["gap"])
-    assert len(found) == sum(bool(line.strip(b" \t")) for line in lines)
+    assert len(found) == sum(not _BLANK.fullmatch(line) for line in lines)
     for size in range(1, len(good) + 1):
         assert Row("C" * size, (str(size),)) in found
 
@@ -163,11 +210,6 @@ def test_a_gzip_that_is_cut_off_is_named(tmp_path):
     content = gzip.compress("\n".join(["smiles", *["C" * 50] * 20000]).encode(), mtime=0)
     with pytest.raises(ValueError, match=r"'a.csv.gz' is damaged or cut off"):
         rows(tmp_path, content[:-20], "a.csv.gz")
-
-
-def test_utf16_is_refused_with_the_remedy(tmp_path):
-    with pytest.raises(ValueError, match=r"'table.csv' is UTF-16; save it as UTF-8"):
-        table(tmp_path, PLAIN.encode("utf-16"))
 
 
 @pytest.mark.parametrize(
@@ -215,12 +257,12 @@ def test_a_table_without_the_columns_is_refused_by_name(tmp_path, content, colum
 
 
 def test_an_unknown_ending_lists_the_known_ones(tmp_path):
-    with pytest.raises(ValueError, match=r"'a.xlsx' has no known ending, expected .csv, .tsv"):
-        table(tmp_path, PLAIN, "a.xlsx")
+    with pytest.raises(ValueError, match=r"'a.docx' has no known ending, expected .csv, .tsv"):
+        table(tmp_path, PLAIN, "a.docx")
 
 
 def test_the_position_goes_from_nothing_to_all(tmp_path):
-    found = table(tmp_path, gzip.compress(PLAIN.encode()), "a.csv.gz")
+    found = table(tmp_path, gzip.compress(PLAIN.encode(), mtime=0), "a.csv.gz")
     assert found.size == (tmp_path / "a.csv.gz").stat().st_size
     assert list(found.rows()) == ROWS
     assert found.position == found.size
@@ -280,3 +322,222 @@ def test_long_texts_are_taken_fewer_at_a_time(tmp_path, monkeypatch):
     content = "\n".join(["smiles", *("C" * size for size in (60, 60, 1, 99, 300, 1))])
     chunks = list(cut(table(tmp_path, content), 4))
     assert [(chunk.first_row, len(chunk.rows)) for chunk in chunks] == [(0, 2), (2, 3), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "note"),
+    [
+        ("a.csv", PLAIN.encode("utf-16"), "encoding UTF-16"),
+        ("a.csv", PLAIN.encode("utf-16-le"), "encoding UTF-16"),
+        ("a.csv", PLAIN.encode("utf-16-be"), "encoding UTF-16"),
+        ("a.csv.gz", gzip.compress(PLAIN.encode("utf-16"), mtime=0), "encoding UTF-16"),
+        ("a.csv", PLAIN.encode("utf-32"), "encoding UTF-32"),
+        ("a.csv", PLAIN.replace(",", ";").encode(), "fields separated by semicolons"),
+        ("a.csv", b"sep=;\n" + PLAIN.replace(",", ";").encode(), "fields separated by semicolons"),
+        ("a.csv", PLAIN.replace(",", "\t").encode(), "fields separated by tabs"),
+        ("a.tsv", PLAIN.replace(",", ";").encode(), "fields separated by semicolons"),
+        ("a.csv", PLAIN.replace("\n", "\r").encode(), "lines end as on old Macs (CR)"),
+        (
+            "a.csv",
+            PLAIN.replace("\n", ",,\n").encode(),
+            "empty fields at the end of rows are ignored",
+        ),
+        ("a.csv", (PLAIN + ",\n,\n").encode(), None),
+        ("a.csv", b"# of the LIMS, v2\n# 2024\n" + PLAIN.encode(), "that are skipped: 2"),
+        ("a.csv", b"Project X\n\n" + PLAIN.encode(), "that are skipped: 1"),
+        ("a.csv", b",Assay\n" + PLAIN.encode(), "that are skipped: 1"),
+        ("a.csv", b"#" + PLAIN.encode(), None),
+        ("a.csv", b"smiles,gap\n\xef\xbb\xbfCCO,1.5\nCC,2\n", None),
+    ],
+)
+def test_what_is_not_plain_is_read_with_one_note(tmp_path, name, content, note):
+    found = table(tmp_path, content, name, labels=["gap"])
+    assert list(found.rows()) == ROWS
+    assert len(found.notes) == (note is not None)
+    assert note is None or note in found.notes[0]
+
+
+def test_bytes_that_are_not_utf8_are_windows_1252(tmp_path):
+    found = table(tmp_path, "näme,smiles,IC50 µM\né,C,1\n".encode("cp1252"), labels=["näme"])
+    assert found.columns == ("näme", "smiles", "IC50 µM")
+    assert list(found.rows()) == [Row("C", ("é",))]
+    assert found.notes == ("encoding Windows-1252 (it is not UTF-8)",)
+
+
+def test_a_stray_byte_in_utf8_costs_its_own_field(tmp_path):
+    content = "smiles,name\nC,é\nCC,".encode() + b"\xe9\n"
+    assert [printable(row.labels[0]) for row in rows(tmp_path, content, labels=["name"])] == [
+        "é",
+        r"\xe9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("smiles;logS\nCCO;1,5\nCC;2,5\n", ("smiles", "logS")),
+        ("smiles;a, b\nCCO;1,5\nCC;2,5\n", ("smiles", "a, b")),
+        ('smiles,"a, b"\nCCO,1\n', ("smiles", "a, b")),
+        ("smiles,a;b;c\nCCO,1\nCC,2\n", ("smiles", "a;b;c")),
+        ("what;other, more;y\nCCO;a, b;1\nCCC;c;2\n", ("what", "other, more", "y")),
+    ],
+)
+def test_the_delimiter_splits_header_and_rows_alike(tmp_path, content, columns):
+    assert table(tmp_path, content).columns == columns
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        (" smiles , a\u00a0,a", ("smiles", "a (column 2)", "a (column 3)")),
+        ("smiles,,x", ("smiles", "column 2", "x")),
+        ('smiles,"IC50\r\n(nM)",x', ("smiles", "IC50 (nM)", "x")),
+    ],
+)
+def test_names_of_columns_are_trimmed_and_unique(tmp_path, header, columns):
+    assert table(tmp_path, f"{header}\nC,1,2\n").columns == columns
+
+
+def test_two_columns_of_smiles_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"more than one column 'smiles': name one of"):
+        table(tmp_path, "smiles,SMILES\nC,CC\n")
+
+
+def test_row_names_of_r_are_a_column_of_their_own(tmp_path):
+    content = '"smiles"\t"gap"\n"1"\t"CCO"\t1.5\n"2"\t"CC"\t2\n'
+    assert rows(tmp_path, content, labels=["gap"]) == ROWS
+
+
+def test_unquoted_decimal_commas_are_named_as_the_likely_cause(tmp_path):
+    (note,) = table(tmp_path, "smiles,gap\nCCO,1,5\nC,2\nCC,2,5\n").notes
+    assert note.startswith("2 of the first 3 rows have not as many fields")
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [(b"PK\x03\x04", "name it .xlsx"), (b"\xd0\xcf\x11\xe0", "save it as .xlsx or CSV")],
+)
+def test_a_workbook_that_is_called_csv_is_named(tmp_path, start, message):
+    with pytest.raises(ValueError, match=f"'table.csv' is .*{message}"):
+        table(tmp_path, start + b"...")
+
+
+INCHI = "InChI=1S/C2H6O/c1-2-3/h3H,2H2,1H3"
+
+
+@pytest.mark.parametrize(
+    ("content", "column", "structure"),
+    [
+        (f'InChI,y\n"{INCHI}",1\n', "InChI", "InChI"),
+        (f'what,y\n"{INCHI}",1\n', "what", "InChI"),
+        (f'InChI,smiles\n"{INCHI}",CCO\n', "smiles", "SMILES"),
+        (f'what,other\n"{INCHI}",CCCO\n', "other", "SMILES"),
+    ],
+)
+def test_a_column_of_inchi_is_found_if_there_are_no_smiles(tmp_path, content, column, structure):
+    found = table(tmp_path, content)
+    assert (found.smiles, found.structure) == (column, structure)
+
+
+def workbook(path: Path, **sheets: list[list[object]]) -> Path:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, lines in sheets.items():
+        sheet = book.create_sheet(name)
+        for line in lines:
+            sheet.append(line)
+    book.save(path)
+    return path
+
+
+def test_the_sheet_with_molecules_is_read_without_empty_rows_and_columns(tmp_path):
+    lines = [
+        ["smiles", "gap", "n", "when", "flag", None, " "],
+        ["CCO", 1.5, 3.0, datetime.datetime(2024, 1, 3), True, None],
+        [None, None, None],
+        ["CC", "#N/A", None, datetime.datetime(2024, 1, 3, 12, 30), False],
+        [" ", None],
+    ]
+    path = workbook(tmp_path / "a.xlsx", README=[["made"], ["by hand"]], Data=lines)
+    found = open_table(path, labels=["gap", "n", "when", "flag"])
+    assert list(found.rows()) == [
+        Row("CCO", ("1.5", "3", "2024-01-03", "1")),
+        Row("CC", ("#N/A", "", "2024-01-03 12:30:00", "0")),
+    ]
+    assert found.columns == ("smiles", "gap", "n", "when", "flag")
+    assert found.notes == ("sheet 'Data', one of 2",)
+
+
+def test_a_title_above_the_header_of_a_sheet_is_skipped(tmp_path):
+    lines = [["Project X"], [], ["smiles", "gap"], ["CCO", 1.5], ["CC", 2]]
+    assert list(open_table(workbook(tmp_path / "a.xlsx", S=lines), labels=["gap"]).rows()) == ROWS
+
+
+def test_a_workbook_without_molecules_or_damaged_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"'a.xlsx' has no column that looks like SMILES"):
+        open_table(workbook(tmp_path / "a.xlsx", S=[["a", "b"], ["x", "y"]]))
+    content = (tmp_path / "a.xlsx").read_bytes()
+    for wrong in (b"smiles,gap\n", content[: len(content) // 2]):
+        with pytest.raises(ValueError, match=r"'b.xlsx' is damaged, encrypted, or not"):
+            table(tmp_path, wrong, "b.xlsx")
+
+
+def test_a_workbook_with_a_damaged_sheet_is_named(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", S=[["smiles", "y"], ["C", 1]])
+    with zipfile.ZipFile(path) as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    parts["xl/worksheets/sheet1.xml"] = parts["xl/worksheets/sheet1.xml"][:-60]
+    with zipfile.ZipFile(path, "w") as cut_off:
+        for name, content in parts.items():
+            cut_off.writestr(name, content)
+    with pytest.raises(ValueError, match=r"'a.xlsx' is damaged"):
+        open_table(path)
+
+
+def test_xlsx_without_openpyxl_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ValueError, match=r"pip install 'slicegraph\[xlsx\]'"):
+        table(tmp_path, b"PK", "a.xlsx")
+
+
+def molblock(smiles: str, title: str = "") -> str:
+    mol = Chem.MolFromSmiles(smiles, sanitize=False)
+    mol.SetProp("_Name", title)
+    return Chem.MolToMolBlock(mol, kekulize=False)
+
+
+SDF = (
+    f"{molblock('OCC', 'ethanol')}>  <gap>  (1)\n>10\n\n> <note>\ntwo\nlines\n\n$$$$\n"
+    f"{molblock('CN(C)(C)(C)C', 'five')}> <gap>\n2\n\n$$$$\n"
+    "title\n\n\nno block\n> <gap>\n3\n\n> <late>\nx\n\n$$$$\n"
+    f"{molblock('[2H]C')}> <gap>\n4\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.sdf", SDF.encode()),
+        ("a.sd", SDF.replace("\n", "\r\n").encode()),
+        ("a.sdf.gz", gzip.compress(SDF.encode(), mtime=0)),
+    ],
+)
+def test_an_sdf_has_its_properties_as_columns_and_a_bad_record_costs_itself(
+    tmp_path, name, content
+):
+    found = table(tmp_path, content, name, labels=["gap", "note", "name"])
+    assert found.columns == ("smiles", "name", "gap", "note", "late")
+    assert (found.smiles, found.structure) == ("smiles", "molblock")
+    first, charged, broken, last = found.rows()
+    assert first == Row("CCO", (">10", "two\nlines", "ethanol"))
+    assert last == Row("[2H]C", ("4", "", ""))
+    assert "valence for atom # 1 N" in charged.problem
+    assert (broken.text, broken.problem) == ("title", "RDKit cannot read this molblock")
+
+
+def test_a_property_of_an_sdf_can_be_the_smiles(tmp_path):
+    content = f"{molblock('C')}> <SMILES>\nCCO\n\n> <y>\n1.5\n\n$$$$\n"
+    assert table(tmp_path, content, "a.sdf").columns == ("structure", "SMILES", "y")
+    content = content.replace("M  END", "damaged")
+    assert rows(tmp_path, content, "a.sdf", smiles="SMILES") == [Row("CCO", ("1.5",))]

@@ -1,6 +1,7 @@
 """The page of a run that ended well."""
 
 import hashlib
+import json
 import re
 
 import numpy as np
@@ -75,6 +76,25 @@ def test_page_has_the_scores_and_the_facts_of_a_regression(run):
         "Small molecules.",
     ):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [
+        (
+            {"gap": 1.25},
+            "predicting the mean training label for all molecules has test MAE 1.250 eV",
+        ),
+        ({"gap": 1.25, "mu": 30.5}, "has test MAE gap 1.250, mu 30.500."),
+        ({"gap": "<b>"}, "predicting the mean test label for all molecules has MAE"),
+    ],
+)
+def test_page_compares_with_the_mean_of_the_training_labels(run, targets, words):
+    entries = {name: {"n": 400, "value": 0.2, "baseline": x} for name, x in targets.items()}
+    write_json(
+        run / "metrics.json", {**json.loads((run / "metrics.json").read_text()), "targets": entries}
+    )
+    assert words in page_of(run).text
 
 
 def test_page_of_a_binary_task_has_the_area_under_the_curve(tmp_path):

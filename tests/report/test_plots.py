@@ -6,8 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from report.sample_run import write_predictions, write_run
+from report.sample_summary import SUMMARY, target
 
 from slicegraph.report.plots import (
     DARK,
@@ -19,6 +21,7 @@ from slicegraph.report.plots import (
     number,
     render,
     size_bins,
+    summary_plots,
     target_plots,
 )
 from slicegraph.report.read import read_run
@@ -113,3 +116,28 @@ def test_size_bins_hold_every_size_once():
 )
 def test_numbers_have_three_significant_digits_or_decimals(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize("classes", [(), ("$\\frac{$", "b")])
+def test_figures_of_the_data_are_not_blank(classes):
+    summary = {
+        **SUMMARY,
+        "targets": [target("$x$", "binary" if classes else "regression", classes)],
+    }
+    for plot in summary_plots(summary, most=3):
+        drawn = pixels(render(plot, LIGHT))
+        assert (drawn[..., 2] > drawn[..., 0] + 60).mean() > 0.001
+
+
+def test_labels_over_orders_of_magnitude_have_a_logarithmic_axis():
+    wide = {**target(), "edges": [0.01, 1.0, 100.0], "log": True}
+    plot = next(summary_plots({**SUMMARY, "targets": [wide]}, most=1))
+    axes = Figure().add_subplot()
+    plot.draw(axes, LIGHT)
+    assert axes.get_xscale() == "log"
+
+
+def test_only_the_first_targets_have_figures():
+    summary = {**SUMMARY, "targets": [target(name) for name in "abcd"], "similarity": None}
+    names = [plot.name for plot in summary_plots(summary, most=3)]
+    assert names == ["labels-1", "labels-2", "labels-3"]

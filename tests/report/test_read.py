@@ -77,7 +77,7 @@ def test_bad_batch_is_listed(run):
     molecules = [{"position": 7, "row": 9, "smiles": "CC[Pb]", "labels": [None]}] * 64
     write_json(run / "bad_batch.json", {"loss": "nan", "molecules": molecules})
     text = text_of(run)
-    assert "The loss of these 64 molecules was not a finite number. The first 20" in text
+    assert "The loss of a batch of 64 molecules was not a finite number. The first 20" in text
     assert text.count("CC[Pb]") == 20
 
 
@@ -94,8 +94,8 @@ def test_without_test_labels_the_validation_split_is_shown(run):
 def test_missing_labels_and_predictions_that_are_not_finite_are_counted(run):
     write_test_split(run, [1.0, np.nan, np.nan, 2.0, 3.0], [1.0, 1.0, 1.0, np.inf, 4.0])
     text = text_of(run)
-    assert "2 molecules have no label" in text
-    assert "1 predictions are not finite" in text
+    assert "2 molecules without a label" in text
+    assert "1 prediction that cannot be compared, not finite" in text
     assert "2 molecules: MAE 0.500 eV" in text
 
 

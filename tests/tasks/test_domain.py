@@ -263,9 +263,12 @@ def test_two_ranks_predict_what_one_process_does_and_every_sample_once(finished,
     command = [sys.executable, "-m", "slicegraph", "train", "--config", str(tmp_path / "two.yaml")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("test accuracy") == 1
+    assert done.stdout.count("\ntest accuracy") == 1
     one, two = (table(tmp_path / name / "predictions" / "valid.csv") for name in ("one", "two"))
-    assert one == two
+    for alone, shared in zip(one, two, strict=True):
+        for name in ("class_p0", "class_p1"):  # two ranks add up gradients in another order
+            assert float(alone.pop(name)) == pytest.approx(float(shared.pop(name)), abs=1e-5)
+        assert alone == shared
     assert len({row["index"] for row in two}) == len(two) == 6
 
 

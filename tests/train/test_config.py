@@ -48,7 +48,6 @@ def test_every_help_text_gives_the_default():
         ({"model": "big"}, "model = 'big'"),
         ({"data": ["mini"]}, "data = "),
         ({"targets": ("gap",)}, "targets is for a file of your own"),
-        ({"data": "csv:a.csv", "split": "half"}, "split = 'half'"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values, message):

@@ -66,6 +66,25 @@ def test_missing_labels_do_not_count(kind):
     assert torch.equal(touched, ~labels.isnan())
 
 
+@pytest.mark.parametrize("metric", ["mae", "rmse"])
+def test_a_limit_has_a_loss_on_its_wrong_side_alone(metric):
+    net = model(target_mean=(10.0,), target_std=(2.0,))
+    # Standardised, the labels are 1 and -1; the loss of ">12" is that of scores below 1.
+    labels = torch.tensor([[12.0], [12.0], [8.0], [8.0], [12.0], [NAN]])
+    bounds = torch.tensor([[1], [1], [-1], [-1], [0], [1]], dtype=torch.int8)
+    scores = torch.tensor([[0.5], [3.0], [0.5], [-3.0], [3.0], [5.0]], requires_grad=True)
+    task = SimpleNamespace(kind="regression", metric=metric)
+    total, count = loss_of(task, net, scores, labels, bounds)
+    errors = torch.tensor([0.5, 0.0, 1.5, 0.0, 2.0])
+    expected = (errors**2 if metric == "rmse" else errors).sum()
+    torch.testing.assert_close(total, expected)
+    assert count == 5
+    total.backward()
+    assert scores.grad.flatten().sign().tolist() == [-1, 0, 1, 0, 1, 0]
+    exact, _ = loss_of(task, net, scores, labels, torch.zeros_like(bounds))
+    torch.testing.assert_close(exact, loss_of(task, net, scores, labels)[0])
+
+
 def test_parts_with_more_labels_count_more():
     torch.manual_seed(0)
     weight = torch.nn.Parameter(torch.randn(3, dtype=torch.float64))

@@ -93,7 +93,7 @@ def test_without_a_name_a_new_dated_folder_is_made(tmp_path, monkeypatch):
 def test_a_metric_that_is_not_defined_is_found_before_training(tmp_path):
     lines = ["smiles,active", *(f"{'C' * n},{int(n == 1)}" for n in range(1, 31))]
     (tmp_path / "table.csv").write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=r"split 'valid' of .* cannot be scored"):
+    with pytest.raises(ValueError, match="no split can help"):
         tiny_run(tmp_path, targets=("active",))
     assert not (tmp_path / "run").exists()
 

@@ -1,26 +1,87 @@
-"""A data set by name before it is prepared: its files, its splits and its task."""
+"""A data set: prepared, and before that its files, its splits and its task."""
 
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
 
+from slicegraph import metrics
 from slicegraph.data.prepare import prepare as prepare_file
 from slicegraph.data.splits import Splits, Task
 from slicegraph.data.store import META, REJECTED, VERSION, MoleculeStore, StoreError
 from slicegraph.files import sha256_of
-from slicegraph.metrics import Evaluator
 
 
 class MissingDataset(FileNotFoundError):
     """A data set that is not here; the message names the missing file and how to get it."""
+
+
+@dataclass(frozen=True)
+class MoleculeDataset:
+    """A data set with prepared molecules.
+
+    Args:
+        name: the name that `load_dataset` was given.
+        store: all molecules.
+        splits: the positions in the store of the molecules of each split, int64; for a data set of
+            OGB with OGB's names and in OGB's order.
+        task: the description of the labels.
+        evaluator: the evaluator, without predictions.
+        keys: a number for each molecule of the store, the same for all its salts, stereoisomers and
+            spellings; None for a data set with splits of its own.
+        standardize: the steps by which the molecules were standardised.
+        split: how the splits were made.
+        summary: the facts about a user's table, as of :func:`slicegraph.data.summary.summarize`.
+    """
+
+    name: str
+    store: MoleculeStore
+    splits: dict[str, np.ndarray]
+    task: Task
+    evaluator: metrics.Evaluator
+    keys: np.ndarray | None = None
+    standardize: tuple[str, ...] = ()
+    split: str = ""
+    summary: dict[str, Any] | None = None
+
+    noun = "molecules"
+    columns = ("index", "row", "smiles", "num_atoms")  # of a molecule in a table of predictions
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The name, checksum and size of the file that the molecules come from."""
+        return self.store.meta["source"]
+
+    def labels(self, positions: np.ndarray) -> np.ndarray:
+        """Return the labels of these molecules, ``[n, targets]``, NaN for a gap or a limit."""
+        store = self.store[positions]
+        labels = np.array(store.labels)
+        if store.bounds is not None:
+            labels[store.bounds != 0] = np.nan
+        return labels
+
+    def rows(self, positions: np.ndarray) -> Iterator[tuple[Any, ...]]:
+        """Iterate over the values of `columns` of these molecules."""
+        store = self.store[positions]
+        smiles, atoms = map(store.smiles, range(len(store))), store.num_atoms.tolist()
+        return zip(store.positions.tolist(), store.rows.tolist(), smiles, atoms, strict=True)
+
+    def write_submission(
+        self, split: str, y_pred: Tensor | np.ndarray, index: Tensor | ArrayLike, folder: str | Path
+    ) -> Path:
+        """Write OGB's leaderboard file, with the arguments of `metrics.write_submission`."""
+        expected = self.splits.get(split, np.empty(0, dtype=np.int64))
+        return metrics.write_submission(self.name, split, y_pred, index, expected, folder)
 
 
 class Source:
@@ -91,9 +152,15 @@ class Source:
         classes = 2 if self.kind == "binary" else 0
         return Task(self.kind, tuple(store.label_names), self.metric, self.unit, classes)
 
-    def evaluator(self, task: Task) -> Evaluator:
+    def evaluator(self, task: Task) -> metrics.Evaluator:
         """Return the evaluator of the data set."""
         return task.evaluator()
+
+    def dataset(self, workers: int | None = None, progress: bool = True) -> MoleculeDataset:
+        """Return the data set; the first call fetches and prepares its molecules."""
+        store = self.store(workers, progress)
+        task = self.task(store)
+        return MoleculeDataset(self.name, store, self.splits(store), task, self.evaluator(task))
 
     def store(self, workers: int | None = None, progress: bool = True) -> MoleculeStore:
         """Return the molecules; the first call fetches and prepares them."""

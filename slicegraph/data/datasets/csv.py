@@ -1,0 +1,489 @@
+"""A user's own table as a data set: checked, prepared, split and summarised.
+
+Whatever is guessed about the file becomes a line of the summary. What would give a plausible number
+from broken data is an error: several possible targets, values such as ">10", many rejected rows.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import rdkit
+
+from slicegraph.data import columns, molecules, splits
+from slicegraph.data.datasets.source import MissingDataset, MoleculeDataset, Source
+from slicegraph.data.splits import Task
+from slicegraph.data.store import REJECTED, MoleculeStore
+from slicegraph.data.summary import count_conflicts, summarize
+from slicegraph.data.table import SDF_RECORDS
+from slicegraph.files import FolderBusy, folder_lock, write_atomically
+
+PREFIX = "csv:"
+ALL = "all"  # the only split of a table that is not split
+REPLICATES = ("keep", "mean", "median")
+_NOT_LOST = ("no label", "a limit")  # reasons of rows that are left out as their owner meant it
+_PATIENCE = 3600.0  # seconds to wait for another process that prepares the same table
+_MOST_REASONS = 3
+_FEW_CLASSES = 10  # whole numbers with at most so many values may be classes
+
+
+def cache_folder() -> Path:
+    """Return the folder of the tables that were prepared; SLICEGRAPH_CACHE overrides it."""
+    if own := os.environ.get("SLICEGRAPH_CACHE"):
+        return Path(own).expanduser()
+    above = os.environ.get("XDG_CACHE_HOME")
+    return (Path(above) if above else Path.home() / ".cache") / "slicegraph"
+
+
+class CsvSource(Source):
+    """A table of the user with the options of :func:`slicegraph.data.load`.
+
+    The name of the folder of its prepared molecules has a checksum of the file and of how it is
+    read: a file that has changed is prepared again, in another folder.
+    """
+
+    labels: tuple[str, ...]
+
+    def __init__(
+        self,
+        name: str,
+        root: str | Path | None = None,
+        *,
+        smiles: str | None = None,
+        targets: str | Sequence[str] | None = None,
+        split: str | None = None,
+        seed: int = 0,
+        fractions: Sequence[float] = (0.8, 0.1, 0.1),
+        task: str | None = None,
+        metric: str | None = None,
+        standardize: Sequence[str] = (),
+        replicates: str = "keep",
+        censored: str = "stop",
+        allow_rejected: float = 0.05,
+        class_names: Sequence[str] = (),
+    ) -> None:
+        self.name, self.path = name, Path(name.removeprefix(PREFIX)).expanduser()
+        if self.path.is_dir():
+            raise MissingDataset(f"{name}: {str(self.path)!r} is a folder, expected a file")
+        if not self.path.is_file():
+            raise MissingDataset(f"{name}: there is no file {str(self.path)!r}")
+        for option, value, known in (
+            ("replicates", replicates, REPLICATES),
+            ("censored", censored, columns.CENSORED),
+        ):
+            if value not in known:
+                raise ValueError(f"{option} = {value!r}, expected {', '.join(known)}")
+        if split not in (None, ALL):
+            splits.parse_split(split)
+        self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
+        self._seed, self._fractions = seed, tuple(fractions)
+        self.standardize, self._replicates = _steps(standardize), replicates
+        self._censored, self._allowed = censored, allow_rejected
+        self._class_names = tuple(class_names)
+        self.profile = columns.profile_table(self.path, smiles)
+        self.smiles = self.profile.smiles
+        given = None if targets is None else _targets(targets, self.profile)
+        self._guessed = given is None
+        command = f"slicegraph train --data {shlex.quote(name)}"
+        self.labels = columns.choose_targets(self.profile, given, command)
+        self.formats = {target: self._format(target) for target in self.labels}
+        self.notes, self.warnings = list(self.profile.notes), list(self.profile.warnings)
+        formats = [form.to_dict() for form in self.formats.values()]
+        read: list[Any] = [self.sha256, self.smiles, self.labels, self.standardize, formats]
+        read += [molecules.RULES, rdkit.__version__]
+        checksum = hashlib.sha256(json.dumps(read).encode()).hexdigest()[:12]
+        above = cache_folder() / "tables" if root is None else Path(root) / "csv"
+        self.folder = above / f"{self.path.name.split('.')[0]}-{checksum}"
+
+    def _format(self, target: str) -> columns.ColumnFormat:
+        """Return how the texts of a target are read; raise if nobody said what ">10" means."""
+        column = self.profile[target]
+        if column.censored:
+            self._check_limits(column.censored, target)
+        form = replace(column.format, censored=self._censored)
+        if not (self._class_names and form.words):
+            return form
+        known = {name.casefold(): number for number, name in enumerate(self._class_names)}
+        own = {number: known[word] for word, number in form.words if word in known}
+        for word, number in form.words:  # another spelling of a known class is that class
+            known.setdefault(word, own.get(number, -1))
+            if known[word] < 0:
+                listed = ", ".join(self._class_names)
+                raise ValueError(f"{self.name}: {target} = {word!r}, the model knows {listed}")
+        return replace(form, words=tuple((word, known[word]) for word, _ in form.words))
+
+    def _check_limits(self, count: int, target: str) -> None:
+        if self._censored == "stop":
+            raise ValueError(
+                f"{self.name}: {count:,} values of {target!r} are limits such as '>10' or '<0.1', "
+                "not measurements; choose --censored drop (leave them out), --censored value (take "
+                "the limit as the value) or --censored loss (train towards the right side of the "
+                "limit, and leave them out of the scores)"
+            )
+
+    def columns(self) -> dict[str, Any]:
+        return {
+            "smiles": self.smiles,
+            "labels": self.labels,
+            "formats": self.formats,
+            "standardize": self.standardize,
+        }
+
+    def dataset(self, workers: int | None = None, progress: bool = True) -> MoleculeDataset:
+        """Return the table as a `MoleculeDataset` with its summary."""
+        store = self.store(workers, progress)
+        rejected = self._rejected(store)
+        self._check_share(store, rejected)
+        self._describe_reading()
+        measured = np.array(store.labels)
+        bounds = self._bounds(store, measured)
+        measured, names = self._classes(measured)
+        task = self._task(measured, names)
+        keys = self._keys("keys.npy", molecules.molecule_keys, store)
+        store = store.with_labels(measured, bounds)
+        usable = np.flatnonzero(~np.isnan(measured).all(1))
+        split, parts, left_out = self._parts(store, usable, keys, task)
+        dropped = np.setdiff1d(np.arange(len(store)), usable)
+        left_out += self._rows(store, dropped, "a limit (--censored drop)")
+        self._check_share(store, rejected + left_out)
+        conflicts = count_conflicts(keys, measured)
+        parts, labels, bounds = self._merged(store, parts, task)
+        dataset = MoleculeDataset(
+            self.name,
+            store.with_labels(labels, bounds),
+            parts,
+            task,
+            task.evaluator(),
+            keys=keys,
+            standardize=self.standardize,
+            split=split,
+        )
+        summary = summarize(
+            dataset,
+            keys=keys,
+            rows=len(store) + store.meta["rejected"],
+            rejected=rejected + left_out,
+            notes=self.notes,
+            warnings=self.warnings,
+            bounds=bounds,
+            standardize=self.standardize,
+        )
+        return replace(dataset, summary=summary | {"conflicts": conflicts})
+
+    def prepare(self, workers: int | None, progress: bool) -> None:
+        """Write the store from the table; wait if another process does."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = self.folder / "table.lock"
+        try:
+            with folder_lock(lock):
+                return super().prepare(workers, progress)
+        except FolderBusy:
+            print(f"{self.name}: waiting for another process that prepares it", file=sys.stderr)
+        with folder_lock(lock, patience=_PATIENCE):
+            return super().prepare(workers, progress)
+
+    def _rejected(self, store: MoleculeStore) -> list[tuple[int, str, str]]:
+        """Return row, text and reason of every row that is not in the store."""
+        path = store.folder / REJECTED
+        if not store.meta["rejected"]:
+            return []
+        with open(path, encoding="utf-8", newline="") as file:
+            _, *rows = csv.reader(file)
+        return [(int(row), text, reason) for row, text, reason in rows]
+
+    def _rows(
+        self, store: MoleculeStore, positions: np.ndarray, reason: str
+    ) -> list[tuple[int, str, str]]:
+        """Return row, text and reason of molecules that are in the store and are not used."""
+        return [(int(store.rows[i]), store.smiles(int(i)), reason) for i in positions]
+
+    def _check_share(self, store: MoleculeStore, rejected: list[tuple[int, str, str]]) -> None:
+        """Raise if more rows were lost than allowed; rows without any label are not lost."""
+        counts = Counter(_kind_of(reason) for _, _, reason in rejected)
+        lost = sum(count for kind, count in counts.items() if not kind.startswith(_NOT_LOST))
+        rows = len(store) + store.meta["rejected"]
+        if lost <= self._allowed * rows and len(store):
+            return
+        least = min(1.0, math.ceil(100 * lost / rows) / 100)
+        lines = [f"{self.name}: {lost:,} of {rows:,} rows cannot be used"]
+        for kind, count in counts.most_common(_MOST_REASONS):
+            row, text, reason = next(one for one in rejected if _kind_of(one[2]) == kind)
+            lines.append(f"  {count:,} rows, the first is row {row} ({text[:60]!r}): {reason}")
+        lines.append(
+            f"row 0 is the first after the header; more than {self._allowed:.0%} stop the run: "
+            f"mend them (rejected rows are in {store.folder / REJECTED}), or go on without them by "
+            f"--allow-rejected {least:.2g}"
+        )
+        raise ValueError("\n".join(lines))
+
+    def _describe_reading(self) -> None:
+        """Add a note for whatever was guessed, with the flag that overrides it."""
+        if self._given["smiles"] is None and self.smiles is not None:
+            text = f"{self.profile.structure} from column {self.smiles!r} (--smiles to change)"
+            sdf = self.profile.structure == "molblock"
+            self.notes.append(f"molecules from {SDF_RECORDS}" if sdf else text)
+        if self._guessed:
+            listed = ", ".join(map(repr, self.labels))
+            self.notes.append(f"target {listed}: the only likely column (--targets to change)")
+        for target in self.labels:
+            column = self.profile[target]
+            if column.note:
+                self.notes.append(f"{target}: {column.note}")
+            if column.bad and len(self.labels) > 1:
+                such = f", such as {column.examples[0][1]!r}" if column.examples else ""
+                text = f"{column.bad:,} values of {target!r} cannot be read and are gaps{such}"
+                self.warnings.append(text)
+        if self._censored != "stop" and any(self.profile[t].censored for t in self.labels):
+            done = {"drop": "left out", "value": "taken as values", "loss": "trained as limits"}
+            count = sum(self.profile[target].censored for target in self.labels)
+            self.notes.append(f"{count:,} values such as '>10' are {done[self._censored]}")
+
+    def _classes(self, labels: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Number the classes 0, 1, ... if they are words or asked for; return their names, if any.
+
+        A trained model gives the names of its classes; any other value is an error.
+        """
+        formats = list(self.formats.values())
+        if any(form.words for form in formats):
+            found = {form.names for form in formats}
+            two = all(len(form.names) == 2 for form in formats)
+            if not all(form.words for form in formats) or (len(found) > 1 and not two):
+                kinds = ", ".join(f"{name} ({self.profile[name].note})" for name in self.labels)
+                problem = f"the targets have different classes: {kinds}"
+                raise ValueError(f"{self.name}: {problem}; train one at a time, by --targets NAME")
+            return labels, self._class_names or (found.pop() if len(found) == 1 else ())
+        if self._given["task"] not in ("binary", "multiclass"):
+            return labels, ()
+        values = np.unique(labels[~np.isnan(labels)])
+        if (values != values.round()).any():
+            return labels, ()
+        names = tuple(f"{value:g}" for value in values)
+        if self._class_names:
+            if not set(names) <= set(self._class_names):
+                plain = set(names) <= set(map(str, range(len(self._class_names))))
+                if not plain or len(self._class_names) > 2 or self._class_names[0][-1:].isdigit():
+                    unknown = next(name for name in names if name not in self._class_names)
+                    listed = ", ".join(self._class_names)
+                    raise ValueError(f"{self.name}: class {unknown}, the model knows {listed}")
+                self.notes.append(f"classes 0 and 1 are {' and '.join(self._class_names)}")
+                return labels, self._class_names
+            values, names = np.array([float(n) for n in self._class_names]), self._class_names
+        elif np.array_equal(values, np.arange(len(values))):
+            return labels, ()
+        numbered = (labels[..., None] == values).argmax(-1).astype(labels.dtype)
+        numbered[np.isnan(labels)] = np.nan
+        self.notes.append(f"classes {', '.join(names)} are numbered from 0")
+        return numbered, names
+
+    def _task(self, labels: np.ndarray, names: tuple[str, ...]) -> Task:
+        """Return the task; raise if there is nothing to learn."""
+        kind = self._given["task"]
+        if any(form.words for form in self.formats.values()):
+            two = all(len(form.names) == 2 for form in self.formats.values())
+            allowed = ("binary", "multiclass") if two else ("multiclass",)
+            if kind not in (None, *allowed):
+                raise ValueError(f"{self.name}: task = {kind!r}, but the labels are words: {names}")
+            kind = kind or allowed[0]
+        task = splits.task_of_labels(labels, self.labels, kind, self._given["metric"])
+        if names and task.kind == "multiclass":
+            task = replace(task, num_classes=len(names))
+        task = replace(task, class_names=names)
+        known = labels[~np.isnan(labels)]
+        values = np.unique(known)
+        if self._given["split"] != ALL:
+            for number, target in enumerate(task.target_names):
+                own = labels[:, number]
+                own = np.unique(own[~np.isnan(own)])
+                if len(own) < 2:
+                    shown = names[int(own[0])] if len(own) and names else ", ".join(map(str, own))
+                    problem = f"every known value of {target!r} is {shown}"
+                    problem = problem if len(own) else f"no row has a value of {target!r}"
+                    if len(task.target_names) == 1:
+                        remedy = "there is nothing to learn, and no split can help"
+                        raise ValueError(f"{self.name}: {problem}: {remedy}")
+                    self.warnings.append(f"{problem}: there is nothing to learn from it")
+        if kind is None and task.kind == "regression":
+            whole = (values == values.round()).all()
+            if whole and len(values) <= _FEW_CLASSES:
+                self.notes.append(
+                    f"{', '.join(task.target_names)}: {len(values)} whole numbers, taken as a "
+                    "regression (--task multiclass for classes)"
+                )
+        elif kind is None and task.kind == "binary" and not names:
+            self.notes.append("labels 0 and 1, taken as classes (--task regression for numbers)")
+        return task
+
+    def _bounds(self, store: MoleculeStore, labels: np.ndarray) -> np.ndarray | None:
+        """Return -1, 0 or 1 for each label: an upper limit, a value, a lower limit.
+
+        A limit is written with the value, or in a column of relations next to a single target; with
+        `censored="drop"` the labels of the latter become gaps.
+        """
+        bounds = columns.read_bounds(self.path, self.labels, self.formats)[store.rows]
+        relations = [c.name for c in self.profile.columns if c.reason == "relations"]
+        if len(relations) == 1 and len(self.labels) == 1 and not self.formats[self.labels[0]].words:
+            signs = columns.read_column(self.path, relations[0])
+            own = np.array([columns.sign_of(signs[row]) for row in store.rows], np.int8)
+            own[np.isnan(labels[:, 0])] = 0
+            if own.any():
+                self._check_limits(int((own != 0).sum()), self.labels[0])
+                done = {"drop": "left out", "value": "taken as values", "loss": "trained as limits"}
+                how = f"by column {relations[0]!r} and {done[self._censored]}"
+                self.notes.append(f"{(own != 0).sum():,} values are limits {how}")
+                self.warnings = [text for text in self.warnings if repr(relations[0]) not in text]
+                bounds = np.where(own[:, None] != 0, own[:, None], bounds)
+                if self._censored == "drop":
+                    labels[own != 0] = np.nan
+        return bounds if self._censored == "loss" and bounds.any() else None
+
+    def _keys(
+        self, name: str, make: Callable[[Sequence[str]], np.ndarray], store: MoleculeStore
+    ) -> np.ndarray:
+        """Return a number for each molecule; they are kept on disk, as making them takes time."""
+        path = store.folder.with_name(f"{store.folder.name}-{name}")
+        if path.is_file():
+            keys = np.load(path, allow_pickle=False)
+            if len(keys) == len(store):
+                return keys
+        keys, content = make([store.smiles(i) for i in range(len(store))]), io.BytesIO()
+        np.save(content, keys)
+        write_atomically(path, [content.getbuffer()])
+        return keys
+
+    def _merged(
+        self, store: MoleculeStore, parts: splits.Splits, task: Task
+    ) -> tuple[splits.Splits, np.ndarray, np.ndarray | None]:
+        """Return parts, labels and bounds with replicates merged, if asked for.
+
+        Replicates are rows of one molecule, stereochemistry and salt included, in one part. The
+        first keeps the mean or median of the measured labels, for classes the most frequent one. If
+        there are only limits, it keeps the strictest, and none if they go both ways.
+        """
+        labels, bounds = np.array(store.labels), store.bounds
+        bounds = None if bounds is None else np.array(bounds)
+        if self._replicates == "keep":
+            return parts, labels, bounds
+        exact = self._keys("exact_keys.npy", molecules.exact_keys, store)
+        merge: Any = {"mean": np.mean, "median": np.median}[self._replicates]
+        merge = merge if task.kind == "regression" else None
+        kept, merged, unclear = {}, 0, 0
+        for name, positions in parts.items():
+            _, first, group = np.unique(exact[positions], return_index=True, return_inverse=True)
+            order = np.argsort(group, kind="stable")
+            ends = np.flatnonzero(np.diff(group[order])) + 1
+            for members in (positions[one] for one in np.split(order, ends) if len(one) > 1):
+                for target in range(labels.shape[1]):
+                    own = labels[members, target]
+                    signs = np.zeros(len(own)) if bounds is None else bounds[members, target]
+                    value, sign = _one_label(own, signs, merge)
+                    labels[members[0], target] = value
+                    if bounds is not None:
+                        bounds[members[0], target] = sign
+            chosen = positions[np.sort(first)]
+            known = ~np.isnan(labels[chosen]).all(1)
+            kept[name] = chosen[known]
+            merged, unclear = merged + len(positions) - len(chosen), unclear + (~known).sum()
+        if merged:
+            count = sum(map(len, kept.values()))
+            done = f"{merged:,} replicate rows merged by {self._replicates}"
+            self.notes.append(f"{done}: {count:,} molecules (--replicates)")
+        if unclear:
+            text = f"{unclear:,} molecules are left out, because their labels contradict each other"
+            self.warnings.append(text)
+        return kept, labels, bounds
+
+    def _parts(
+        self, store: MoleculeStore, positions: np.ndarray, keys: np.ndarray, task: Task
+    ) -> tuple[str, splits.Splits, list[tuple[int, str, str]]]:
+        """Return the name of the split, the positions of its parts, and the rows it leaves out."""
+        chosen = self._given["split"]
+        if chosen == ALL:
+            return "none", {ALL: positions}, []
+        if chosen is None:
+            chosen = "random" if task.kind == "regression" else "stratified"
+            self.notes.append(f"split {chosen}, seed {self._seed} (--split to change)")
+        _, column = splits.parse_split(chosen)
+        values = None
+        if column:
+            rows = store.rows[positions]
+            texts = columns.read_column(self.path, column)
+            values = [texts[row] for row in rows]
+        data = splits.SplitData(
+            keys=keys[positions],
+            smiles=lambda i: store.smiles(int(positions[i])),
+            labels=store.labels[positions],
+            kind=task.kind,
+            values=values,
+            cache=self.folder,
+            names=task.target_names,
+        )
+        try:
+            found = splits.make_splits(chosen, data, self._fractions, self._seed)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from None
+        self.notes += found.notes
+        self.warnings += found.warnings
+        parts = {name: positions[part] for name, part in found.parts.items()}
+        left_out = self._rows(store, positions[found.left_out], f"left out by split {chosen}")
+        return f"{chosen}, seed {self._seed}", parts, left_out
+
+
+def _one_label(
+    labels: np.ndarray, signs: np.ndarray, merge: Callable[[np.ndarray], float] | None
+) -> tuple[float, int]:
+    """Return the label and the bound of several rows of a molecule; without `merge`, of classes."""
+    known = ~np.isnan(labels)
+    if (exact := known & (signs == 0)).any():
+        if merge is not None:
+            return float(merge(labels[exact])), 0
+        values, counts = np.unique(labels[exact], return_counts=True)
+        tie = (counts == counts.max()).sum() > 1
+        return (math.nan if tie else float(values[counts.argmax()])), 0
+    lower, upper = labels[known & (signs > 0)], labels[known & (signs < 0)]
+    if len(lower) and not len(upper):
+        return float(lower.max()), 1
+    if len(upper) and not len(lower):
+        return float(upper.min()), -1
+    return math.nan, 0
+
+
+def _targets(given: str | Sequence[str], profile: columns.TableProfile) -> list[str]:
+    """Return the names of the targets; a name with commas is found with or without quotes."""
+    names = [column.name for column in profile.columns]
+    if isinstance(given, str) and given not in names:
+        given = columns.split_names(given)
+    found = [given] if isinstance(given, str) else [name.strip() for name in given]
+    for name in names:
+        parts = [part.strip() for part in name.split(",")]
+        for start in range(len(found) - len(parts) + 1) if len(parts) > 1 else ():
+            if found[start : start + len(parts)] == parts:
+                found[start : start + len(parts)] = [name]
+    return found
+
+
+def _steps(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the steps of a standardisation in their order; "all" and "none" are allowed."""
+    known = tuple(molecules.STEPS)
+    chosen = {"all": known, "none": ()}.get(",".join(names), tuple(names))
+    for name in chosen:
+        if name not in known:
+            listed = f"{', '.join(known)}, all or none"
+            raise ValueError(f"standardize = {name!r}, expected {listed}")
+    return tuple(name for name in known if name in chosen)
+
+
+def _kind_of(reason: str) -> str:
+    """Return a reason without the values in it, so that equal problems are counted together."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"", "...", reason)

@@ -1,0 +1,335 @@
+"""Molecules as chemists count them: standard forms, keys, scaffolds, clusters and remarks.
+
+A key ignores salts and stereo. It tells which rows of a table are one molecule; splits keep these
+on one side.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from functools import cache, partial
+
+import numpy as np
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdFingerprintGenerator
+from rdkit.Chem.MolStandardize import rdMolStandardize
+from rdkit.Chem.Scaffolds import MurckoScaffold
+
+from slicegraph.data.pool import cores, ordered_map, run_halved
+from slicegraph.data.smiles import (
+    MoleculeGraph,
+    SmilesError,
+    canonical_text,
+    inchi_to_smiles,
+    is_inchi,
+    parse_smiles,
+    with_stack,
+)
+
+MOST_CLUSTERED = 50_000  # molecules, which take a minute, or some if most are analogues
+MANY_ATOMS = 300  # heavy atoms of a molecule that has a remark
+_CHUNK_TEXTS, _FEW_TEXTS = 256, 2_000  # in a chunk of a worker; that this process reads alone
+
+# Patterns, which RDKit finds faster than a loop in Python.
+_MARKED = Chem.MolFromSmarts("[#1,!0*]")  # hydrogens that are atoms, and isotopes
+_CHARGED = Chem.MolFromSmarts("[!+0]")
+_SALT_BOND = Chem.MolFromSmarts("[Li,Na,K,Rb,Cs,Mg,Ca,Sr,Ba;X1,X2]-[#7,#8,F,#16,Cl,Br,I]")
+_NOBLE_GASES = frozenset((2, 10, 18, 36, 54, 86, 118))
+_NOT_METALS = _NOBLE_GASES | {0, 1, 5, 6, 7, 8, 9, 14, 15, 16, 17, 32, 33, 34, 35, 51, 52, 53, 85}
+
+
+def fold_hydrogens(mol: Chem.Mol) -> Chem.Mol:
+    """Count explicit hydrogens, also 2H and 3H, at their atoms, and remove isotope marks."""
+    if not mol.HasSubstructMatch(_MARKED):
+        return mol
+    mol = Chem.Mol(mol)
+    for atom in mol.GetAtoms():
+        atom.SetIsotope(0)
+    folded = Chem.RemoveAllHs(mol)
+    return folded if folded.GetNumAtoms() else mol
+
+
+def largest_fragment(mol: Chem.Mol) -> Chem.Mol:
+    """Return the largest organic fragment; metals of salts drawn as bonds are split off first."""
+    if mol.HasSubstructMatch(_SALT_BOND):
+        mol = _disconnector().Disconnect(mol)
+    if len(Chem.GetMolFrags(mol)) < 2:
+        return mol
+    return rdMolStandardize.LargestFragmentChooser(True).choose(mol)
+
+
+def neutralize(mol: Chem.Mol) -> Chem.Mol:
+    """Add and remove protons until the molecule is neutral, as far as that is possible."""
+    return _uncharged(mol, force=False)
+
+
+def canonical_tautomer(mol: Chem.Mol) -> Chem.Mol:
+    """Return RDKit's canonical tautomer."""
+    # The enumeration ends at a limit, and where it ends depends on the order of the atoms.
+    enumerator = rdMolStandardize.TautomerEnumerator()
+    enumerator.SetRemoveSp3Stereo(False)  # or every amino acid would lose its stereocentre
+    return enumerator.Canonicalize(_reread(mol))
+
+
+RULES = 1  # the version of the keys and steps: tables are prepared again when it changes
+STEPS: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {
+    "hydrogens": fold_hydrogens,
+    "fragment": largest_fragment,
+    "charge": neutralize,
+    "tautomer": canonical_tautomer,
+}
+
+
+def check_steps(steps: Sequence[str]) -> tuple[str, ...]:
+    """Return the steps in the order of `STEPS`, each once; a `ValueError` for an unknown one."""
+    for step in steps:
+        if step not in STEPS:
+            raise ValueError(f"standardize = {step!r}, expected some of {', '.join(STEPS)}")
+    return tuple(step for step in STEPS if step in steps)
+
+
+def standardize(text: str, steps: Sequence[str]) -> str:
+    """Return the canonical SMILES of a molecule after these `STEPS`, in their order there.
+
+    Without steps it is the text itself.
+
+    Raises:
+        SmilesError: RDKit cannot read the text, or a step fails.
+
+    Example:
+        >>> standardize("[2H]C([2H])([2H])O", ["hydrogens"])
+        'CO'
+        >>> standardize("CC(=O)[O-].[Na+]", ["fragment", "charge"])
+        'CC(=O)O'
+    """
+    if not (steps := check_steps(steps)):
+        return text
+    mol = _read(text)
+
+    def work() -> str:
+        nonlocal mol
+        for step in steps:
+            try:
+                mol = STEPS[step](mol)
+            except (ValueError, RuntimeError) as error:
+                raise SmilesError(text, f"the step {step!r} fails: {_first_line(error)}") from None
+        return Chem.MolToSmiles(_reread(mol))
+
+    with rdBase.BlockLogs():
+        return with_stack(mol.GetNumAtoms(), work)
+
+
+def molecule_key(text: str) -> str:
+    """Return a text that is the same for all salts, stereoisomers and isotopes of a molecule.
+
+    It is the canonical SMILES of the largest organic fragment, neutral, without stereo, isotopes
+    and explicit hydrogens. It is the text itself if RDKit cannot read that or fails.
+
+    Example:
+        >>> molecule_key("C[C@H](N)C(=O)O.Cl") == molecule_key("[Na+].[O-]C(=O)C(N)C")
+        True
+    """
+    try:
+        mol = _read(text)
+        with rdBase.BlockLogs():
+            return with_stack(mol.GetNumAtoms(), partial(_key, mol))
+    except (ValueError, RuntimeError):
+        return text
+
+
+def molecule_keys(texts: Iterable[str], workers: int | None = None) -> np.ndarray:
+    """Hash the `molecule_key` of each text: ``[N]`` uint64, by default with all cores if many."""
+    return _hashes(map_texts(molecule_key, texts, workers))
+
+
+def exact_keys(texts: Iterable[str], workers: int | None = None) -> np.ndarray:
+    """Hash canonical SMILES, with stereo, isotopes and all fragments: ``[N]`` uint64.
+
+    Texts with the same number are replicates of one substance.
+    """
+    return _hashes(map_texts(_exact_key, texts, workers))
+
+
+def map_texts(
+    work: Callable[[str], str], texts: Iterable[str], workers: int | None = None
+) -> list[str]:
+    """Return ``[work(text) for text in texts]``, computed in processes if there are many texts.
+
+    A text that ends its process, because RDKit crashes or memory runs out, gives the text itself.
+    """
+    texts = list(texts)
+    if workers is None:
+        workers = 1 if len(texts) <= _FEW_TEXTS else min(8, cores())
+    chunks = (texts[i : i + _CHUNK_TEXTS] for i in range(0, len(texts), _CHUNK_TEXTS))
+    each = partial(_each, work)
+    alone = partial(run_halved, each, died=str)
+    with closing(ordered_map(each, chunks, workers, alone)) as results:
+        return [result for chunk in results for result in chunk]
+
+
+def scaffold(smiles: str) -> str:
+    """Return the Bemis-Murcko scaffold, rings and linkers without stereochemistry, as SMILES.
+
+    It is empty for a molecule without a ring, and the text itself if RDKit cannot read that.
+    """
+    with rdBase.BlockLogs():
+        try:
+            return MurckoScaffold.MurckoScaffoldSmiles(smiles, includeChirality=False)
+        except (ValueError, RuntimeError):
+            return smiles
+
+
+def scaffolds(texts: Iterable[str]) -> list[str]:
+    """Return the scaffolds of the keys: all salts of a molecule have the same."""
+    return map_texts(_key_scaffold, texts)
+
+
+def clusters(texts: Sequence[str]) -> np.ndarray:
+    """Number the clusters of similar molecules, ``[N]``, by the method of Butina (1999).
+
+    Two molecules are neighbours if the Morgan fingerprints of their keys (2048 bits, radius 2) have
+    a Tanimoto similarity of at least 0.4. The molecule with the most neighbours takes them all as
+    its cluster, then the next that is still free.
+    """
+    count = len(texts)
+    if count > MOST_CLUSTERED:
+        limit = f"{count:,} molecules, at most {MOST_CLUSTERED:,} can be clustered"
+        raise ValueError(f"{limit}, as the time is quadratic; use --split scaffold")
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    bits = []
+    with rdBase.BlockLogs():
+        for text in map_texts(molecule_key, texts):
+            mol = Chem.MolFromSmiles(text)
+            bits.append(list(generator.GetFingerprint(mol).GetOnBits()) if mol else [])
+    having: list[list[int]] = [[] for _ in range(2048)]
+    for number, own in enumerate(bits):
+        for bit in own:
+            having[bit].append(number)
+    members = [np.array(own, dtype=np.int32) for own in having]
+    sizes = np.array(list(map(len, bits)))
+
+    def neighbours(number: int) -> np.ndarray:
+        own = bits[number]
+        found = np.concatenate([members[bit] for bit in own]) if own else np.empty(0, np.int32)
+        shared = np.bincount(found, minlength=count)
+        return np.flatnonzero(5 * shared >= 2 * (sizes[number] + sizes - shared))
+
+    # They are counted, and found again where a cluster begins: all of them are up to N^2 numbers.
+    counts = [len(neighbours(number)) for number in range(count)]
+    groups = np.full(count, -1)
+    for number in sorted(range(count), key=lambda i: (-counts[i], i)):
+        if groups[number] < 0:
+            near = neighbours(number) if counts[number] > 1 else np.array([number])
+            groups[near[groups[near] < 0]] = number
+    return groups
+
+
+def remarks(molecule: str | Chem.Mol | MoleculeGraph) -> str:
+    """Return what is unusual in a molecule, as a reason to doubt a prediction; "" for nothing.
+
+    Example:
+        >>> remarks("[Fe].CCO"), remarks("[He]"), remarks("CCO")
+        ('metal (Fe)', 'noble gas (He); no carbon', '')
+    """
+    if isinstance(molecule, MoleculeGraph):
+        numbers = molecule.atoms[:, 0].astype(np.int64) + 1  # OGB's first feature, 118 if unknown
+        numbers[numbers > 118] = 0
+    else:
+        mol = _read(molecule) if isinstance(molecule, str) else molecule
+        numbers = np.array([atom.GetAtomicNum() for atom in mol.GetAtoms()], dtype=np.int64)
+    counts = np.bincount(numbers, minlength=119)
+    found = np.flatnonzero(counts)
+    heavy = int(counts.sum() - counts[1])
+    metals = [_symbol(number) for number in found if number not in _NOT_METALS]
+    gases = [_symbol(number) for number in found if number in _NOBLE_GASES]
+    hydrogens = int(counts[1]) if heavy else 0
+    said = {
+        f"metal ({', '.join(metals)})": metals,
+        "wildcard atom": counts[0],
+        f"noble gas ({', '.join(gases)})": gases,
+        f"{heavy:,} heavy atoms": heavy > MANY_ATOMS,
+        f"{hydrogens} explicit hydrogen atom{'s' if hydrogens > 1 else ''}": hydrogens,
+        "no carbon": not counts[6],
+    }
+    return "; ".join(text for text, holds in said.items() if holds)
+
+
+def _key(mol: Chem.Mol) -> str:
+    Chem.RemoveStereochemistry(mol)
+    mol = largest_fragment(_normalizer().normalize(fold_hydrogens(mol)))
+    if mol.HasSubstructMatch(_CHARGED):
+        # With `force` an inner salt (betaine) and its protonated form have one key.
+        mol = _reread(_uncharged(mol, force=True))
+    return Chem.MolToSmiles(mol, isomericSmiles=False)
+
+
+def _uncharged(mol: Chem.Mol, force: bool) -> Chem.Mol:
+    if not mol.HasSubstructMatch(_CHARGED):
+        return mol
+    # Without its charge a ring may not be aromatic any more, as that of cyclopentadienyl.
+    mol = Chem.Mol(mol)
+    Chem.Kekulize(mol, clearAromaticFlags=True)
+    mol = rdMolStandardize.Uncharger(True, force).uncharge(mol)
+    Chem.SanitizeMol(mol)
+    return mol
+
+
+def _key_scaffold(text: str) -> str:
+    return scaffold(molecule_key(text))
+
+
+def _exact_key(text: str) -> str:
+    try:
+        return canonical_text(_read(text))
+    except (ValueError, RuntimeError):
+        return text
+
+
+def _read(text: str) -> Chem.Mol:
+    """Return the molecule of a SMILES, without atom map numbers (``[CH3:1]``), or of an InChI."""
+    if is_inchi(text):
+        text = inchi_to_smiles(text)
+    return parse_smiles(re.sub(r":\d+]", "]", text) if ":" in text else text)
+
+
+def _reread(mol: Chem.Mol) -> Chem.Mol:
+    """Return the molecule as it is read from its canonical SMILES: its marks are then consistent.
+
+    For example, an atom may have lost the isotope that made it a stereocentre.
+    """
+    return parse_smiles(Chem.MolToSmiles(mol))
+
+
+def _each(work: Callable[[str], str], texts: Sequence[str]) -> list[str]:
+    return list(map(work, texts))
+
+
+def _hashes(keys: Iterable[str]) -> np.ndarray:
+    def hash_of(key: str) -> int:
+        content = key.encode("utf-8", "surrogatepass")
+        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+    return np.fromiter(map(hash_of, keys), dtype=np.uint64)
+
+
+def _symbol(number: int) -> str:
+    return str(Chem.GetPeriodicTable().GetElementSymbol(int(number)))
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason")
+
+
+@cache
+def _normalizer() -> rdMolStandardize.Normalizer:
+    return rdMolStandardize.Normalizer()
+
+
+@cache
+def _disconnector() -> rdMolStandardize.MetalDisconnector:
+    """A disconnector of salts; complexes of other metals stay as they are drawn."""
+    found = rdMolStandardize.MetalDisconnector()
+    found.SetMetalNof(_SALT_BOND)
+    found.SetMetalNon(_SALT_BOND)
+    return found
