@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -61,11 +62,13 @@ def ordered_map(
     try:
         for item in chain(first, items):
             try:
-                future = pool.submit(work, item)
+                with _interrupts_held():
+                    future = pool.submit(work, item)
             except BrokenProcessPool:
                 pool.shutdown()
                 pool = _pool(workers)
-                future = pool.submit(work, item)
+                with _interrupts_held():
+                    future = pool.submit(work, item)
             pending.append((item, future))
             if len(pending) >= _MOST_AHEAD * workers:
                 yield take()
@@ -76,6 +79,19 @@ def ordered_map(
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait: `submit` forks, and Python drops an exception in the hooks of a fork."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _kill(pool: ProcessPoolExecutor) -> None:

@@ -23,12 +23,14 @@ SUMMARY: dict[str, Any] = {
     "file": "own.csv",
     "rows": 37,
     "accepted": 32,
+    "lost": {"without a label": 0, "left out as limits": 0, "rejected": 5},
     "rejected": [
         {"reason": "unclosed ring", "count": 4, "examples": [{"row": 7, "text": "C1CC"}]},
         {"reason": "no SMILES", "count": 1, "examples": [{"row": 9, "text": ""}]},
     ],
     "rejected_file": "store/rejected.csv",
     "left_out": 2,
+    "odd": {"text": "2 salts or mixtures (--standardize)"},
     "duplicates": 6,
     "conflicts": 5,
     "splits": {

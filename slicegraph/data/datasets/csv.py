@@ -29,6 +29,7 @@ from slicegraph.data.store import REJECTED, MoleculeStore
 from slicegraph.data.summary import count_conflicts, summarize
 from slicegraph.data.table import SDF_RECORDS
 from slicegraph.files import FolderBusy, folder_lock, write_atomically
+from slicegraph.metrics import counted
 
 PREFIX = "csv:"
 ALL = "all"  # the only split of a table that is not split
@@ -220,10 +221,11 @@ class CsvSource(Source):
         lines = [f"{self.name}: {lost:,} of {rows:,} rows cannot be used"]
         for kind, count in counts.most_common(_MOST_REASONS):
             row, text, reason = next(one for one in rejected if _kind_of(one[2]) == kind)
-            lines.append(f"  {count:,} rows, the first is row {row} ({text[:60]!r}): {reason}")
+            where = f"data row {row} {text[:60]!r}"
+            lines.append(f"  {counted(count, 'rows')}: {reason} (first in {where})")
         lines.append(
-            f"row 0 is the first after the header; more than {self._allowed:.0%} stop the run: "
-            f"mend them (rejected rows are in {store.folder / REJECTED}), or go on without them by "
+            f"data rows are counted from 0, without the header; more than {self._allowed:.0%} stop "
+            f"the run: mend them (rejected rows are in {store.folder / REJECTED}), or go on without them by "
             f"--allow-rejected {least:.2g}"
         )
         raise ValueError("\n".join(lines))
