@@ -225,8 +225,8 @@ class CsvSource(Source):
             lines.append(f"  {counted(count, 'rows')}: {reason} (first in {where})")
         lines.append(
             f"data rows are counted from 0, without the header; more than {self._allowed:.0%} stop "
-            f"the run: mend them (rejected rows are in {store.folder / REJECTED}), or go on without them by "
-            f"--allow-rejected {least:.2g}"
+            f"the run: mend them (rejected rows are in {store.folder / REJECTED}), or go on "
+            f"without them by --allow-rejected {least:.2g}"
         )
         raise ValueError("\n".join(lines))
 
