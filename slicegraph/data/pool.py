@@ -84,14 +84,17 @@ def ordered_map(
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Let Ctrl-C wait: `submit` forks, and Python drops an exception in the hooks of a fork."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    caught: list[Any] = []
+    before = signal.signal(signal.SIGINT, lambda *arguments: caught.append(arguments))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
+    if caught and callable(before):
+        before(*caught[0])
 
 
 def _kill(pool: ProcessPoolExecutor) -> None:
@@ -104,7 +107,9 @@ def run_alone(work: Callable[[Item], Result], item: Item) -> Result:
     """Return `work(item)`, computed in a process of its own; `WorkerDied` if that ends."""
     with _pool(1) as pool:
         try:
-            return pool.submit(work, item).result()
+            with _interrupts_held():
+                future = pool.submit(work, item)
+            return future.result()
         except BrokenProcessPool:
             raise WorkerDied(item) from None
 
