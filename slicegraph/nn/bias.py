@@ -22,12 +22,21 @@ class PairBias:
         \mathrm{attend}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{D} + B) \, V
 
     ``bias`` is ``[B, H, N, N]``, far below all other values where a column is padding. Its softmax,
-    which only :meth:`mix` needs, is computed once for all layers.
+    which only :meth:`mix` needs, is computed once for all layers; but if ``layers`` has a tensor for
+    each layer, of the same shape, that is added to the bias of the layer.
     """
 
-    def __init__(self, bias: Tensor, sets: PaddedSets, softmax: bool = True) -> None:
-        self.bias, self.sets = bias, sets
-        self.weights = bias.softmax(-1) if softmax else None
+    def __init__(
+        self, bias: Tensor, sets: PaddedSets, softmax: bool = True, layers: Sequence[Tensor] = ()
+    ) -> None:
+        self.bias, self.sets, self.softmax, self.layers = bias, sets, softmax, layers
+        self.weights = bias.softmax(-1) if softmax and not layers else None
+
+    def for_layer(self, number: int) -> "PairBias":
+        """Returns the bias of a layer, from 0; the same for all layers unless each has its own."""
+        if not self.layers:
+            return self
+        return PairBias(self.bias + self.layers[number], self.sets, self.softmax)
 
     def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
         """Averages packed ``values`` ``[T, C]``; each head has its part of the channels."""
@@ -111,6 +120,57 @@ class PathBias(Layer):
         return (edges @ weight).unflatten(-1, (max_hops, self.weight.shape[2]))
 
 
+class WalkBias(Layer):
+    r"""R: a bias for each pair from its random-walk probabilities, per head and per layer.
+
+    .. math:: r_{ij} = W_2 \, \mathrm{GELU}(W_1 \hat{p}_{ij} + b_1)
+
+    where :math:`\hat{p}` are the probabilities of :func:`slicegraph.ops.paths.random_walks`, each
+    standardised by the mean and deviation of the training batches. Only :math:`W_2` differs from
+    layer to layer.
+
+    Args:
+        heads: the number of heads.
+        length: the number of probabilities of a pair.
+        layers: how many layers get a bias of their own.
+        channels: the size of the hidden vector.
+
+    Shapes:
+        - **walks**: ``[P, length]``, the pairs of all graphs one after the other; **sets**: the
+          padded layout of their rows, where **token** says whether each graph has one row more.
+        - **output**: for each layer ``[B, heads, N, N]``.
+    """
+
+    def __init__(self, heads: int, length: int, layers: int = 1, channels: int = 32) -> None:
+        super().__init__()
+        self.heads, self.layers = heads, layers
+        self.norm = torch.nn.BatchNorm1d(length, affine=False)
+        self.inner = torch.nn.Linear(length, channels)
+        self.outer = torch.nn.Linear(channels, layers * heads, bias=False)
+
+    def forward(self, walks: Tensor, sets: PaddedSets, token: bool) -> tuple[Tensor, ...]:
+        n = sets.length
+        # The walks are data: they are padded before the first product, which needs no gradient.
+        rows = self.norm(walks.to(self.inner.weight.dtype))
+        padded = rows.new_zeros(sets.num_sets * n * n, rows.shape[1])
+        padded.index_copy_(0, pair_slots(sets, token), rows)
+        hidden = functional.gelu(self.inner(padded.view(sets.num_sets, n * n, -1)))
+        out = self.outer.weight @ hidden.transpose(1, 2)
+        return out.view(sets.num_sets, self.layers, self.heads, n, n).unbind(1)
+
+
+def pair_slots(sets: PaddedSets, token: bool) -> Tensor:
+    """Returns where the pairs of all graphs are in a flat ``[B, N, N]``; a token has none."""
+    sizes, n = sets.sizes - int(token), sets.length
+    graph = torch.arange(sets.num_sets, device=sizes.device)
+    row_sizes, row_graph = sizes.repeat_interleave(sizes), graph.repeat_interleave(sizes)
+    row = torch.arange(len(row_graph), device=sizes.device) - (sizes.cumsum(0) - sizes)[row_graph]
+    start = (row_graph * n + row + int(token)) * n + int(token)
+    first = start - (row_sizes.cumsum(0) - row_sizes)
+    pairs = torch.arange(int(row_sizes.sum()), device=sizes.device)
+    return pairs + first.repeat_interleave(row_sizes)
+
+
 class StructuralBias(Layer):
     r"""The spatial and edge encoding of `"Do Transformers Really Perform Bad for Graph
     Representation?" <https://arxiv.org/abs/2106.05234>`_ (Graphormer): S + E, per head.
@@ -133,12 +193,16 @@ class StructuralBias(Layer):
         padding_row: whether the tables begin with a row for padding, as in Graphormer v1.
         empty_hops: whether the slots after a path's last edge add the edge table's padding row, as
             in Graphormer v1.
+        walk_length: how many random-walk probabilities of a pair to read, by a :class:`WalkBias`
+            that is added to the bias; 0 for none.
+        layers: how many layers have a :class:`WalkBias` of their own; 0 if they share one.
 
     Shapes:
         - **encoding**: from :func:`slicegraph.ops.paths.shortest_paths`, with at least
           ``max_hops`` hops and a ``max_distance`` of at least this one's.
         - **ptr**: ``[B + 1]``, the nodes of each graph; **edge_attr**: ``[E, F]``.
         - **softmax**: whether to compute the softmax of the bias; ``"qkv"`` does not need it.
+        - **walks**: ``[P, walk_length]`` or more columns, if they are read.
         - **output**: a :class:`~slicegraph.nn.PairBias` for sets of ``n`` rows, or ``n + 1`` with a
           token.
 
@@ -161,6 +225,8 @@ class StructuralBias(Layer):
         hop_blocks: int | None = None,
         padding_row: bool = False,
         empty_hops: bool = False,
+        walk_length: int = 0,
+        layers: int = 0,
     ) -> None:
         super().__init__()
         if not 0 <= max_hops <= max_distance:
@@ -188,6 +254,8 @@ class StructuralBias(Layer):
             if edge_vocabulary:
                 table = FeatureTable(edge_vocabulary, heads, mean=True, padding_row=padding_row)
             self.path_bias = PathBias(heads, blocks, table, edge_dim or heads)
+        self.walk_length, self.own_layers = walk_length, layers > 0
+        self.walk_bias = WalkBias(heads, walk_length, max(1, layers)) if walk_length else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -204,6 +272,7 @@ class StructuralBias(Layer):
         ptr: Tensor,
         edge_attr: Tensor | None = None,
         softmax: bool = True,
+        walks: Tensor | None = None,
     ) -> PairBias:
         ptr, paths = ptr.long(), self.path_bias
         pairs, hops = int(ptr.diff().square().sum()), encoding.path.shape[1]
@@ -238,7 +307,16 @@ class StructuralBias(Layer):
             empty=paths is not None and self.empty_hops,
             padding=padding_value(table.dtype),
         )
-        return PairBias(bias, sets, softmax)
+        if self.walk_bias is None:
+            return PairBias(bias, sets, softmax)
+        if walks is None or len(walks) != pairs or walks.shape[1] < self.walk_length:
+            shape = None if walks is None else list(walks.shape)
+            expected = f"[{pairs}, {self.walk_length}]"
+            raise ValueError(f"StructuralBias: walks have shape {shape}, expected {expected}")
+        added = self.walk_bias(walks[:, : self.walk_length], sets, token)
+        if self.own_layers:
+            return PairBias(bias, sets, softmax, added)
+        return PairBias(bias + added[0], sets, softmax)
 
 
 def find_paths(edge_index: Tensor, ptr: Tensor, max_distance: int, max_hops: int) -> ShortestPaths:
