@@ -13,10 +13,13 @@ def _size(layers: int, channels: int, wide: int = 2, heads: int = 8) -> dict[str
 
 
 _FIELD = Recipe()  # that of GPS and GRIT, but for the epochs
+_WALKS = {"walk_length": 21, "norm": "batch", "head_layers": 3}
+_GPS = {"mixer": "attn", "local": "gine", "readout": "sum"} | _WALKS
 _OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
 
 ROWS: dict[str, Row] = {
     "v1": (_size(10, 64) | _OURS, _FIELD),
+    "v2": (_size(10, 64) | _GPS, _FIELD),
 }
 """The rows by name: the fields of the model, and the recipe."""
 

@@ -1,4 +1,4 @@
-"""PyG transforms: distances, path edges, random walks and degrees as attributes of a graph or batch."""
+"""PyG transforms: distances, path edges, walks and degrees as attributes of a graph or batch."""
 
 import torch
 from torch import Tensor

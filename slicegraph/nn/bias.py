@@ -22,8 +22,8 @@ class PairBias:
         \mathrm{attend}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{D} + B) \, V
 
     ``bias`` is ``[B, H, N, N]``, far below all other values where a column is padding. Its softmax,
-    which only :meth:`mix` needs, is computed once for all layers; but if ``layers`` has a tensor for
-    each layer, of the same shape, that is added to the bias of the layer.
+    which only :meth:`mix` needs, is computed once for all layers. If ``layers`` has a tensor of the
+    same shape for each layer, it is added to the bias of this layer alone.
     """
 
     def __init__(

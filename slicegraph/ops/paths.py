@@ -1,5 +1,4 @@
-"""All-pairs shortest paths and random walks of a batch of small graphs, and S + E: the bias of pairs
-that the paths give.
+"""All-pairs shortest paths and random walks of a batch of small graphs, and the bias of pairs S + E.
 
 Graph `b` is the nodes `ptr[b]` to `ptr[b + 1]`; its edges follow one another, in the order of the
 graphs, and so do its pairs of nodes, row major.
@@ -133,7 +132,7 @@ def random_walks(edge_index: Tensor, ptr: Tensor, length: int) -> Tensor:
     if length < 1:
         raise ValueError(f"random_walks: length = {length} must be at least 1")
     sizes = ptr.diff()
-    graph = torch.searchsorted(ptr, edge_index[0], right=True) - 1  # of each edge
+    graph = torch.searchsorted(ptr, edge_index[0].contiguous(), right=True) - 1  # of each edge
     out = torch.empty(int(sizes.square().sum()), length, device=ptr.device)
     done = 0
     for first, last in _parts(sizes.tolist(), length):
