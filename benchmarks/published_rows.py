@@ -13,13 +13,19 @@ def _size(layers: int, channels: int, wide: int = 2, heads: int = 8) -> dict[str
 
 
 _FIELD = Recipe()  # that of GPS and GRIT, but for the epochs
+_GROUPED = Recipe(window=8)
 _WALKS = {"walk_length": 21, "norm": "batch", "head_layers": 3}
 _GPS = {"mixer": "attn", "local": "gine", "readout": "sum"} | _WALKS
+_EACH = {"walk_layers": True}
 _OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
 
 ROWS: dict[str, Row] = {
     "v1": (_size(10, 64) | _OURS, _FIELD),
     "v2": (_size(10, 64) | _GPS, _FIELD),
+    "v3": (_size(10, 64) | _GPS | _EACH, _GROUPED),
+    "v3 gated": (_size(10, 64) | _GPS | _EACH | {"local": "gated"}, _GROUPED),
+    "v3 quantiles": (_size(10, 64) | _GPS | _EACH | {"readout": "quantiles"}, _GROUPED),
+    "v3 quantile_attn": (_size(10, 64) | _GPS | _EACH | {"mixer": "quantile_attn"}, _GROUPED),
 }
 """The rows by name: the fields of the model, and the recipe."""
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ class GraphSliceformerConfig(Config):
         mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`.
         local: ``"gine"`` adds messages along the edges to every mixer, see
             :class:`~slicegraph.nn.LocalBranch`; ``"gated"`` does so with a state for every edge,
-            see :class:`~slicegraph.nn.local.GatedBranch`; ``"none"`` does not.
+            see :class:`~slicegraph.nn.GatedBranch`; ``"none"`` does not.
         norm: ``"layer"`` or ``"batch"``, see :class:`~slicegraph.nn.EncoderBlock`.
         walk_length: how many random-walk probabilities (0, 1, ... steps) are read; 0 for none.
         walk_terms: where they are read: ``"node"``, from a node back to itself, added to its
@@ -267,7 +267,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.edge_embedding = self.edge_walks = None
         if local is not None and edge_walks:
             self.edge_walks = WalkEncoder(edge_walks, c.channels)
-        if local is not None and local.keeps_state:
+        if local is not None and local.keeps_state and (c.edge_vocabulary or c.edge_dim):
             self.edge_embedding = feature_encoder(c.channels, c.edge_vocabulary, c.edge_dim)
         self.blocks = torch.nn.ModuleList(map(self._block, range(1, c.num_layers + 1)))
         self.structural_bias = None
@@ -296,12 +296,14 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.reset_parameters()
 
     def _block(self, layer: int) -> EncoderBlock:
-        c, local = self.config, LOCALS[self.config.local]
+        c, local = self.config, cast(Any, LOCALS[self.config.local])
         options = c.pick("mixer", "order", "align", "num_layers", "quantiles")
         mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
-        branch = None
-        if local is not None:
-            branch = local(c.channels, c.edge_vocabulary, c.edge_dim, c.norm)
+        branch: Any = None
+        if local is not None and local.keeps_state:
+            branch = local(c.channels, norm=c.norm, update=layer < c.num_layers)
+        elif local is not None:
+            branch = local(c.channels, **c.pick("edge_vocabulary", "edge_dim"))
         options = c.pick("dropout", "post_norm", "recompute", "norm")
         return EncoderBlock(mixer, c.ffn_channels, local=branch, **options)
 
@@ -432,7 +434,10 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def _edge_state(self, graphs: GraphBatch, walks: Tensor | None) -> Tensor | None:
         """Computes the vectors of the edges that all layers share or begin with."""
-        state = None
+        state: Tensor | None = None
+        local = LOCALS[self.config.local]
+        if local is not None and local.keeps_state:
+            state = self.head.weight.new_zeros(graphs.edge_index.shape[1], self.config.channels)
         if self.edge_embedding is not None:
             if graphs.edge_attr is None:
                 raise ValueError("GraphSliceformer: edge_attr is missing, expected edge features")

@@ -4,7 +4,7 @@ from slicegraph.nn.bias import PairBias, SetAttention, StructuralBias
 from slicegraph.nn.block import EncoderBlock
 from slicegraph.nn.conv import SliceSortConv
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, SequenceEmbedding
-from slicegraph.nn.local import Edges, LocalBranch
+from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, QuantileContext, SequenceMixer
 from slicegraph.nn.order import Order
 from slicegraph.nn.readout import GraphReadout, SequenceReadout, SliceSortAggregation
@@ -14,6 +14,7 @@ __all__ = [
     "Edges",
     "EncoderBlock",
     "FeatureTable",
+    "GatedBranch",
     "GraphEmbedding",
     "GraphReadout",
     "LocalBranch",

@@ -155,7 +155,9 @@ class WalkBias(Layer):
         padded = rows.new_zeros(sets.num_sets * n * n, rows.shape[1])
         padded.index_copy_(0, pair_slots(sets, token), rows)
         hidden = functional.gelu(self.inner(padded.view(sets.num_sets, n * n, -1)))
-        out = self.outer.weight @ hidden.transpose(1, 2)
+        # Torch would compute `weight @ hidden` as one product and transpose its large result.
+        weight = self.outer.weight.expand(sets.num_sets, -1, -1)
+        out = torch.bmm(weight, hidden.transpose(1, 2))
         return out.view(sets.num_sets, self.layers, self.heads, n, n).unbind(1)
 
 

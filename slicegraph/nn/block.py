@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from slicegraph.nn.bias import PairBias
 from slicegraph.nn.layer import NORMS, Layer
-from slicegraph.nn.local import Edges, LocalBranch
+from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, recomputed
 from slicegraph.nn.packed import gather_rows
 from slicegraph.ops.dropout import dropout
@@ -66,7 +66,7 @@ class EncoderBlock(Layer):
         *,
         post_norm: bool = False,
         recompute: str = "none",
-        local: LocalBranch | None = None,
+        local: LocalBranch | GatedBranch | None = None,
         norm: str = "layer",
     ) -> None:
         super().__init__()

@@ -61,10 +61,8 @@ class LocalBranch(Layer):
         channels: int,
         edge_vocabulary: Sequence[int] | None = None,
         edge_dim: int | None = None,
-        norm: str = "layer",
     ) -> None:
         super().__init__()
-        self._check_choice("norm", norm, NORMS)  # this branch has none
         self.edge = None
         if edge_vocabulary or edge_dim:
             self.edge = feature_encoder(channels, edge_vocabulary, edge_dim)
@@ -98,7 +96,7 @@ class LocalBranch(Layer):
         return self.outer(functional.relu(self.inner(out)))
 
 
-class GatedBranch(LocalBranch):
+class GatedBranch(Layer):
     r"""One message-passing step with a state for every edge: the gated layer of `"Residual Gated
     Graph ConvNets" <https://arxiv.org/abs/1711.07553>`_ (GatedGCN).
 
@@ -109,9 +107,10 @@ class GatedBranch(LocalBranch):
         e_{ji} &\leftarrow e_{ji} + \mathrm{ReLU}(\mathrm{norm}(z_{ji}))
 
     Args:
-        channels: the size of each row and of the state of an edge.
-        edge_vocabulary, edge_dim: not used: the features are in the state from the beginning.
-        norm: the norm of the states, one of :obj:`NORMS`.
+        channels: the size of each row and of the state of an edge, which begins as the vector of
+            its features.
+        norm: the norm of the states, ``"layer"`` or ``"batch"``.
+        update: whether to update the states; the last layer of an encoder does not.
 
     Shapes:
         Those of :class:`LocalBranch`, where the ``state`` of ``edges`` is replaced by the new one.
@@ -124,26 +123,16 @@ class GatedBranch(LocalBranch):
 
     keeps_state = True
 
-    def __init__(
-        self,
-        channels: int,
-        edge_vocabulary: Sequence[int] | None = None,
-        edge_dim: int | None = None,
-        norm: str = "layer",
-    ) -> None:
-        Layer.__init__(self)
+    def __init__(self, channels: int, norm: str = "layer", update: bool = True) -> None:
+        super().__init__()
         self._check_choice("norm", norm, NORMS)
         self.nodes = torch.nn.Linear(channels, 4 * channels)
         self.edge = torch.nn.Linear(channels, channels, bias=False)
-        self.edge_norm = NORMS[norm](channels)
-
-    def reset_parameters(self) -> None:
-        """Resets all learnable parameters."""
-        Layer.reset_parameters(self)
+        self.edge_norm = NORMS[norm](channels) if update else None
 
     def forward(self, x: Tensor, edges: Edges, rows: Tensor | None = None) -> Tensor:
         if edges.state is None:
-            raise ValueError("GatedBranch: the edges have no state")
+            raise ValueError("GatedBranch: edges.state is missing, expected a vector per edge")
         source, target = edges.index
         own, at_target, sent = self.nodes(x).split([x.shape[1], x.shape[1], 2 * x.shape[1]], 1)
         at_source, values = sent.index_select(0, source).chunk(2, 1)
@@ -152,12 +141,13 @@ class GatedBranch(LocalBranch):
         sums = torch.cat([gates * values, gates], 1)
         sums = sums.new_zeros(len(x), sums.shape[1]).index_add(0, target, sums)
         messages, total = sums.chunk(2, 1)
-        edges.state = edges.state + functional.relu(self.edge_norm(z))
+        if self.edge_norm is not None:
+            edges.state = edges.state + functional.relu(self.edge_norm(z))
         out = own + messages / (total + 1e-6)
         return out if rows is None else gather_rows(out, rows)
 
 
-LOCALS: dict[str, type[LocalBranch] | None] = {
+LOCALS: dict[str, type[LocalBranch] | type[GatedBranch] | None] = {
     "none": None,
     "gine": LocalBranch,
     "gated": GatedBranch,

@@ -1,4 +1,4 @@
-"""All-pairs shortest paths and random walks of a batch of small graphs, and the bias of pairs S + E.
+"""All-pairs shortest paths and random walks of batches of small graphs, and the pair bias S + E.
 
 Graph `b` is the nodes `ptr[b]` to `ptr[b + 1]`; its edges follow one another, in the order of the
 graphs, and so do its pairs of nodes, row major.
