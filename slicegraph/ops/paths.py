@@ -169,7 +169,7 @@ def _adjacency(edge_index: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
     row, column = edge_index - ptr[graph]
     out = torch.zeros(len(sizes) * n * n, device=ptr.device)
     ones = torch.ones(len(graph), device=ptr.device)
-    return out.index_add_(0, (graph * n + row) * n + column, ones).view(-1, n, n)
+    return out.index_add_(0, (graph * n + row) * n + column, ones).view(len(sizes), n, n)
 
 
 def check_limits(name: str, max_distance: int, max_hops: int) -> None:
