@@ -24,8 +24,6 @@ from benchmarks.markdown import write_between_marks
 from benchmarks.published_rows import PUBLISHED, ROWS
 from benchmarks.published_train import TASKS, Run, run_of, train
 
-MOST_PARAMETERS = 500_000
-
 
 def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

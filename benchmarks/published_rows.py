@@ -19,7 +19,20 @@ _GPS = {"mixer": "attn", "local": "gine", "readout": "sum"} | _WALKS
 _EACH = {"walk_layers": True}
 _OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
 
-ROWS: dict[str, Row] = {
+_ANCHORS: dict[str, Row] = {
+    "graphormer-slim (ours)": (
+        _size(12, 80, 1)
+        | {"mixer": "qkv", "readout": "token", "dropout": 0.1, "attention_dropout": 0.1},
+        Recipe(lr=2e-4, end_lr=1e-9, warmup=0.1, weight_decay=0.01, clip=5.0, batch_size=256),
+    ),
+    "GPS (PyG)": (
+        _size(10, 64, heads=4) | {"kind": "gps", "attention_dropout": 0.5, "walk_length": 21},
+        _FIELD,
+    ),
+}
+"""Published models that we train ourselves: Graphormer in our code, GPS in PyG's."""
+
+ROWS: dict[str, Row] = _ANCHORS | {
     "v1": (_size(10, 64) | _OURS, _FIELD),
     "v2": (_size(10, 64) | _GPS, _FIELD),
     "v3": (_size(10, 64) | _GPS | _EACH, _GROUPED),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Data
+from torch_geometric.nn import GINEConv, GPSConv, global_add_pool
 
 from slicegraph.data.batch import SizeGroupedBatchSampler
 from slicegraph.models import GraphSliceformer
-from slicegraph.models.graph import GraphSliceformerConfig
+from slicegraph.models.graph import GraphSliceformerConfig, pair_rows
+from slicegraph.nn.embedding import FeatureTable, WalkEncoder
+from slicegraph.ops.layout import set_of_row
 from slicegraph.train.machine import freed_memory_kept
 from slicegraph.train.module import parameter_groups
 from slicegraph.transforms import StructuralEncoding
@@ -316,12 +320,62 @@ class Training:
         torch.set_rng_state(state["random"])
 
 
+MOST_PARAMETERS = 500_000
+
+
 def make_model(run: Run, train: Graphs) -> Any:
     """Make the model of a row, which predicts standardised targets."""
     y = train.y.astype(np.float64)
     target = {"target_mean": (float(y.mean()),), "target_std": (float(y.std()),)}
     fields = TASKS[run.data].fields | target | run.model
-    return GraphSliceformer(GraphSliceformerConfig.from_dict(fields))
+    kind = MODELS[fields.pop("kind", "ours")]
+    model = kind(GraphSliceformerConfig.from_dict(fields))
+    if (found := sum(p.numel() for p in model.parameters())) > MOST_PARAMETERS:
+        raise ValueError(f"{run.row}: {found} parameters, expected at most {MOST_PARAMETERS}")
+    return model
+
+
+class GPS(torch.nn.Module):
+    """PyG's `GPSConv` as in `"Recipe for a General, Powerful, Scalable Graph Transformer"
+    <https://arxiv.org/abs/2205.12454>`_: GINE and attention, RWSE, batch norm, a sum of the nodes.
+
+    It reads the sizes, the vocabularies, the walks and the target from the configuration of one of
+    our models; of its channels, 28 are for the walks.
+    """
+
+    def __init__(self, config: GraphSliceformerConfig) -> None:
+        super().__init__()
+        self.config, c, walks = config, config.channels, 28
+        self.nodes = FeatureTable(config.node_vocabulary or (), c - walks)
+        self.walks = WalkEncoder(config.walk_length - 1, walks)  # no step always leads back
+        self.edges = FeatureTable(config.edge_vocabulary or (), c)
+        self.layers = torch.nn.ModuleList(self._layer() for _ in range(config.num_layers))
+        sizes, relu = (c, c // 2, c // 4), torch.nn.ReLU()
+        hidden = [part for pair in pairwise(sizes) for part in (torch.nn.Linear(*pair), relu)]
+        self.head = torch.nn.Sequential(*hidden, torch.nn.Linear(sizes[-1], config.num_targets))
+        for name, values in config.pick("target_mean", "target_std").items():
+            self.register_buffer(name, torch.tensor(values), persistent=False)
+
+    def _layer(self) -> GPSConv:
+        c, linear = self.config.channels, torch.nn.Linear
+        gine = GINEConv(torch.nn.Sequential(linear(c, c), torch.nn.ReLU(), linear(c, c)))
+        dropout = {"dropout": self.config.attention_dropout}
+        return GPSConv(c, gine, self.config.heads, norm="batch_norm", attn_kwargs=dropout)
+
+    def score(self, batch: Data) -> Tensor:
+        """Predict standardised targets."""
+        graph = set_of_row(batch.ptr, len(batch.x))
+        walks = self.walks(batch.pair_walk[pair_rows(batch.ptr)][:, 1:])
+        x, edges = torch.cat([self.nodes(batch.x), walks], 1), self.edges(batch.edge_attr)
+        for layer in self.layers:
+            x = layer(x, batch.edge_index, graph, edge_attr=edges)
+        return self.head(global_add_pool(x, graph))
+
+    def forward(self, batch: Data) -> Tensor:
+        return self.score(batch) * self.target_std + self.target_mean
+
+
+MODELS: dict[str, Callable[[GraphSliceformerConfig], Any]] = {"ours": GraphSliceformer, "gps": GPS}
 
 
 def _copy(model: torch.nn.Module) -> dict[str, Tensor]:
