@@ -32,13 +32,23 @@ _ANCHORS: dict[str, Row] = {
 }
 """Published models that we train ourselves: Graphormer in our code, GPS in PyG's."""
 
+_V3 = _size(10, 64) | _GPS | _EACH
+
+
+def _v3(**changed: Any) -> Row:
+    return _V3 | changed, _GROUPED
+
+
 ROWS: dict[str, Row] = _ANCHORS | {
     "v1": (_size(10, 64) | _OURS, _FIELD),
     "v2": (_size(10, 64) | _GPS, _FIELD),
-    "v3": (_size(10, 64) | _GPS | _EACH, _GROUPED),
-    "v3 gated": (_size(10, 64) | _GPS | _EACH | {"local": "gated"}, _GROUPED),
-    "v3 quantiles": (_size(10, 64) | _GPS | _EACH | {"readout": "quantiles"}, _GROUPED),
-    "v3 quantile_attn": (_size(10, 64) | _GPS | _EACH | {"mixer": "quantile_attn"}, _GROUPED),
+    "v3": _v3(),
+    "v3 kernel": _v3(pair_weights="kernel"),
+    "v3 gated": _v3(local="gated"),
+    "v3 quantiles": _v3(readout="quantiles"),
+    "v3 post-norm": _v3(post_norm=True),
+    "v3 quantile_attn": _v3(mixer="quantile_attn"),
+    "v3 qkv": _v3(mixer="qkv"),
 }
 """The rows by name: the fields of the model, and the recipe."""
 

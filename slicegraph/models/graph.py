@@ -15,7 +15,7 @@ from torch_geometric.utils import degree
 from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
-from slicegraph.nn.bias import PairBias, StructuralBias, find_paths
+from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias, find_paths
 from slicegraph.nn.block import EncoderBlock, encode
 from slicegraph.nn.embedding import GraphEmbedding, WalkEncoder, feature_encoder
 from slicegraph.nn.layer import NORMS
@@ -48,6 +48,8 @@ class GraphSliceformerConfig(Config):
             embedding (RWSE); ``"edge"``, along an edge, added to the edges of ``local``;
             ``"pair"``, between any two nodes, as a third term beside S and E (RRWP).
         walk_layers: whether each layer has its own third term, or all share one.
+        pair_weights: ``"softmax"`` of the terms, or ``"kernel"``, the terms themselves, see
+            :class:`~slicegraph.nn.StructuralBias`; ``"qkv"`` always has a softmax.
         node_vocabulary: the number of categories of each node feature; none for float features.
         node_dim: the number of float node features; then there is no ``node_vocabulary``.
         edge_vocabulary, edge_dim: the same for edges; with neither, edge features are not read.
@@ -119,6 +121,7 @@ class GraphSliceformerConfig(Config):
     walk_length: int = 0
     walk_terms: tuple[str, ...] = WALK_TERMS
     walk_layers: bool = False
+    pair_weights: str = "softmax"
     head_layers: int = 1
 
     def __post_init__(self) -> None:
@@ -128,6 +131,7 @@ class GraphSliceformerConfig(Config):
             "head_layers",
         )
         self._check_one_of(task=TASKS, local=LOCALS, mixer=MIXERS, readout=READOUTS, norm=NORMS)
+        self._check_one_of(pair_weights=PAIR_WEIGHTS)
         if not set(self.walk_terms) <= set(WALK_TERMS):
             raise self._error("walk_terms", f", expected some of {', '.join(WALK_TERMS)}")
         if self.walk_length < 0:
@@ -282,6 +286,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
                 empty_hops=c.empty_hops,
                 walk_length=c.walks_of("pair"),
                 layers=c.num_layers if c.walk_layers else 0,
+                weights=c.pair_weights,
                 **tables,
             )
         self.final_transform = (

@@ -1,6 +1,6 @@
 """S + E: the structure of a graph as a bias for each pair of its nodes, per attention head."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +14,13 @@ from slicegraph.ops.operator import has_kernel
 from slicegraph.ops.pairs import pair_attention, pair_mix_op
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
 
+PAIR_WEIGHTS: dict[str, Callable[[Tensor, PaddedSets], Tensor]] = {
+    "softmax": lambda bias, sets: bias.softmax(-1),
+    # A graph convolution: weights of any sign, and a mean over the rows of a set.
+    "kernel": lambda bias, sets: bias / sets.sizes.clamp(min=1).view(-1, 1, 1, 1),
+}
+"""The weights by which rows are mixed, from the bias of their pairs."""
+
 
 class PairBias:
     r"""The output of :class:`~slicegraph.nn.StructuralBias`, shared by all layers of a model.
@@ -23,20 +30,27 @@ class PairBias:
 
     ``bias`` is ``[B, H, N, N]``, far below all other values where a column is padding. Its softmax,
     which only :meth:`mix` needs, is computed once for all layers. If ``layers`` has a tensor of the
-    same shape for each layer, it is added to the bias of this layer alone.
+    same shape for each layer, it is added to the bias of this layer alone. ``kind`` chooses other
+    weights than the softmax, one of :obj:`PAIR_WEIGHTS`.
     """
 
     def __init__(
-        self, bias: Tensor, sets: PaddedSets, softmax: bool = True, layers: Sequence[Tensor] = ()
+        self,
+        bias: Tensor,
+        sets: PaddedSets,
+        softmax: bool = True,
+        layers: Sequence[Tensor] = (),
+        kind: str = "softmax",
     ) -> None:
-        self.bias, self.sets, self.softmax, self.layers = bias, sets, softmax, layers
-        self.weights = bias.softmax(-1) if softmax and not layers else None
+        self.bias, self.sets, self.softmax = bias, sets, softmax
+        self.layers, self.kind = layers, kind
+        self.weights = PAIR_WEIGHTS[kind](bias, sets) if softmax and not layers else None
 
     def for_layer(self, number: int) -> "PairBias":
         """Returns the bias of a layer, from 0; the same for all layers unless each has its own."""
         if not self.layers:
             return self
-        return PairBias(self.bias + self.layers[number], self.sets, self.softmax)
+        return PairBias(self.bias + self.layers[number], self.sets, self.softmax, kind=self.kind)
 
     def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
         """Averages packed ``values`` ``[T, C]``; each head has its part of the channels."""
@@ -198,6 +212,9 @@ class StructuralBias(Layer):
         walk_length: how many random-walk probabilities of a pair to read, by a :class:`WalkBias`
             that is added to the bias; 0 for none.
         layers: how many layers have a :class:`WalkBias` of their own; 0 if they share one.
+        weights: ``"softmax"``; or ``"kernel"``, the bias itself over the number of rows, as in
+            `"CKGConv: General Graph Convolution with Continuous Kernels"
+            <https://arxiv.org/abs/2404.13604>`_.
 
     Shapes:
         - **encoding**: from :func:`slicegraph.ops.paths.shortest_paths`, with at least
@@ -229,8 +246,11 @@ class StructuralBias(Layer):
         empty_hops: bool = False,
         walk_length: int = 0,
         layers: int = 0,
+        weights: str = "softmax",
     ) -> None:
         super().__init__()
+        self._check_choice("weights", weights, PAIR_WEIGHTS)
+        self.weights = weights
         if not 0 <= max_hops <= max_distance:
             raise ValueError(
                 f"StructuralBias: max_hops = {max_hops} is not in 0..max_distance = {max_distance}"
@@ -310,15 +330,15 @@ class StructuralBias(Layer):
             padding=padding_value(table.dtype),
         )
         if self.walk_bias is None:
-            return PairBias(bias, sets, softmax)
+            return PairBias(bias, sets, softmax, kind=self.weights)
         if walks is None or len(walks) != pairs or walks.shape[1] < self.walk_length:
             shape = None if walks is None else list(walks.shape)
             expected = f"[{pairs}, {self.walk_length}]"
             raise ValueError(f"StructuralBias: walks have shape {shape}, expected {expected}")
         added = self.walk_bias(walks[:, : self.walk_length], sets, token)
         if self.own_layers:
-            return PairBias(bias, sets, softmax, added)
-        return PairBias(bias + added[0], sets, softmax)
+            return PairBias(bias, sets, softmax, added, self.weights)
+        return PairBias(bias + added[0], sets, softmax, kind=self.weights)
 
 
 def find_paths(edge_index: Tensor, ptr: Tensor, max_distance: int, max_hops: int) -> ShortestPaths:

@@ -30,6 +30,7 @@ KINDS = {
 WALKS = {
     "rwse": {"walk_length": 4, "walk_terms": ("node",)},
     "all": {"walk_length": 4},
+    "kernel": {"walk_length": 4, "walk_layers": True, "pair_weights": "kernel"},
     "layers": {"walk_length": 4, "walk_layers": True, "norm": "batch", "head_layers": 3},
 }
 TINY = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 2}

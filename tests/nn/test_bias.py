@@ -211,3 +211,15 @@ def test_missing_walks_are_an_error():
     for walks, shape in ((None, "None"), (WALKS, r"\[21, 3\]")):
         with pytest.raises(ValueError, match=rf"walks have shape {shape}, expected \[21, 4\]"):
             bias(encoding(), PTR, walks=walks)
+
+
+@pytest.mark.parametrize("layers", [0, 2])
+@torch.no_grad()
+def test_a_kernel_is_the_mean_over_the_nodes_weighted_by_the_bias(layers):
+    bias = spread_out(StructuralBias(2, walk_length=3, layers=layers, weights="kernel")).eval()
+    pairs, values = bias(encoding(), PTR, walks=WALKS).for_layer(0), torch.randn(7, 4)
+    for b, (first, last) in enumerate(zip(PTR[:-1].tolist(), PTR[1:].tolist(), strict=True)):
+        weights = pairs.bias[b, :, : last - first, : last - first] / (last - first)
+        rows = values[first:last].view(-1, 2, 2).transpose(0, 1)
+        expected = (weights @ rows).transpose(0, 1).flatten(1)
+        torch.testing.assert_close(pairs.mix(values)[first:last], expected)
