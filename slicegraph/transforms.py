@@ -1,4 +1,4 @@
-"""PyG transforms: distances, path edges and degrees as attributes of a graph or batch."""
+"""PyG transforms: distances, path edges, walks and degrees as attributes of a graph or batch."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import scatter
 
-from slicegraph.ops.paths import MAX_DISTANCE, check_limits, shortest_paths
+from slicegraph.ops.paths import MAX_DISTANCE, check_limits, random_walks, shortest_paths
 
 __all__ = ["StructuralEncoding"]
 
@@ -21,7 +21,9 @@ class StructuralEncoding(BaseTransform):
     - ``pair_distance``: ``[n * n]``, the hops from node ``i`` to node ``j`` in row ``i * n + j``;
     - ``pair_path``: ``[n * n, max_hops]``, the first edges of a shortest path from ``i`` to ``j``,
       by their number within the graph; -1 where there are no more;
-    - ``in_degree``, ``out_degree``: ``[n]``, int16, at most 32,767.
+    - ``in_degree``, ``out_degree``: ``[n]``, int16, at most 32,767;
+    - ``pair_walk``, if asked for: ``[n * n, walk_length]``, the probabilities that a random walk of
+      0, 1, ... steps leads from ``i`` to ``j``, by :func:`slicegraph.ops.paths.random_walks`.
 
     :func:`slicegraph.ops.shortest_paths` defines which of several shortest paths is taken, and
     which integers are used. In a batch the pairs of the graphs follow one another. Where graphs of
@@ -35,6 +37,7 @@ class StructuralEncoding(BaseTransform):
             PCQM4M has at most 51) and is the largest that fits a byte. Graphormer's table of 512
             distances, where 510 means no path, adds nothing for such molecules.
         max_hops: how many edges of each path to keep. Graphormer reads 5.
+        walk_length: how many powers of the random walk to write; 0 writes none.
 
     Example:
         >>> data = Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
@@ -42,9 +45,13 @@ class StructuralEncoding(BaseTransform):
         Data(x=[3, 1], edge_index=[2, 4], pair_distance=[9], pair_path=[9, 5], in_degree=[3], out_degree=[3])
     """  # noqa: E501
 
-    def __init__(self, max_distance: int = MAX_DISTANCE, max_hops: int = 5) -> None:
+    def __init__(
+        self, max_distance: int = MAX_DISTANCE, max_hops: int = 5, walk_length: int = 0
+    ) -> None:
         check_limits("StructuralEncoding", max_distance, max_hops)
-        self.max_distance, self.max_hops = max_distance, max_hops
+        if walk_length < 0:
+            raise ValueError(f"StructuralEncoding: walk_length = {walk_length} is negative")
+        self.max_distance, self.max_hops, self.walk_length = max_distance, max_hops, walk_length
 
     def forward(self, data: Data) -> Data:
         edge_index, ptr = _edges(data)
@@ -53,10 +60,13 @@ class StructuralEncoding(BaseTransform):
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0])):
             count = scatter(torch.ones_like(ends), ends, dim_size=int(ptr[-1]))
             data[name] = count.clamp_(max=torch.iinfo(torch.int16).max).to(torch.int16)
+        if self.walk_length:
+            data.pair_walk = random_walks(edge_index, ptr.long(), self.walk_length)
         if hasattr(data, "_slice_dict"):
             # A batch: `batch[0]` and `to_data_list()` read where the values of each graph begin,
             # and leave an attribute out otherwise.
-            pairs, nodes = ("pair_distance", "pair_path"), ("in_degree", "out_degree")
+            pairs = ("pair_distance", "pair_path") + ("pair_walk",) * (self.walk_length > 0)
+            nodes = ("in_degree", "out_degree")
             offsets = dict.fromkeys(pairs, paths.pair_ptr) | dict.fromkeys(nodes, ptr)
             zeros = torch.zeros(data.num_graphs, dtype=torch.int64)
             data._slice_dict = data._slice_dict | offsets
@@ -65,7 +75,8 @@ class StructuralEncoding(BaseTransform):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        return f"{name}(max_distance={self.max_distance}, max_hops={self.max_hops})"
+        walks = f", walk_length={self.walk_length}" if self.walk_length else ""
+        return f"{name}(max_distance={self.max_distance}, max_hops={self.max_hops}{walks})"
 
 
 def _edges(data: Data) -> tuple[Tensor, Tensor]:

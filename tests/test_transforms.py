@@ -13,6 +13,7 @@ from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import Compose, ToUndirected
 
 from slicegraph.ops import shortest_paths, use_backend
+from slicegraph.ops.paths import random_walks
 from slicegraph.transforms import StructuralEncoding
 
 NAMES = ("pair_distance", "pair_path", "in_degree", "out_degree")
@@ -36,6 +37,19 @@ def test_literal_graph() -> None:
     assert data.out_degree.tolist() == [2, 1, 0]
     types = [data[name].dtype for name in NAMES]
     assert types == [torch.uint8, torch.int16, torch.int16, torch.int16]
+
+
+def test_walks_are_written_if_asked_for_and_separate_from_a_batch() -> None:
+    encode, graphs_ = StructuralEncoding(walk_length=4), [sparse_graph(n, seed=n) for n in (5, 1)]
+    each = [encode(data_of(graph)) for graph in graphs_]
+    for data, graph in zip(each, graphs_, strict=True):
+        assert torch.equal(data.pair_walk, random_walks(*batched([graph]), 4))
+    batch = encode(Batch.from_data_list([data_of(graph) for graph in graphs_]))
+    for data, alone in zip(batch.to_data_list(), each, strict=True):
+        torch.testing.assert_close(data.pair_walk, alone.pair_walk)
+    assert "pair_walk" not in StructuralEncoding()(data_of(graphs_[0]))
+    with pytest.raises(ValueError, match="walk_length = -1 is negative"):
+        StructuralEncoding(walk_length=-1)
 
 
 def test_input_stays_as_it_was() -> None:

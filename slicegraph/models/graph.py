@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -15,20 +15,22 @@ from torch_geometric.utils import degree
 from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
-from slicegraph.nn.bias import PairBias, StructuralBias
+from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
 from slicegraph.nn.block import EncoderBlock, encode
-from slicegraph.nn.embedding import FeatureTable, GraphEmbedding
+from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
+from slicegraph.nn.layer import NORMS
 from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
 from slicegraph.nn.packed import batch_to_ptr, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
 from slicegraph.ops.dropout import dropout
 from slicegraph.ops.layout import set_of_row
-from slicegraph.ops.paths import ShortestPaths
+from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 TASKS = ("regression", "binary", "multiclass")
 LEVELS = ("graph", "node")
+WALK_TERMS = ("node", "edge", "pair")
 ENCODINGS = {  # the attribute of a graph, which is also a field, and PyG's transform that writes it
     "laplacian_eigenvector_pe": "AddLaplacianEigenvectorPE(k={})",
     "random_walk_pe": "AddRandomWalkPE(walk_length={})",
@@ -44,7 +46,16 @@ class GraphSliceformerConfig(Config):
         num_layers, channels, ffn_channels, heads: the size of the encoder.
         mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`.
         local: ``"gine"`` adds messages along the edges to every mixer, see
-            :class:`~slicegraph.nn.LocalBranch`; ``"none"`` does not.
+            :class:`~slicegraph.nn.LocalBranch`; ``"gated"`` does so with a state for every edge,
+            see :class:`~slicegraph.nn.GatedBranch`; ``"none"`` does not.
+        norm: ``"layer"`` or ``"batch"``, see :class:`~slicegraph.nn.EncoderBlock`.
+        walk_length: how many random-walk probabilities (0, 1, ... steps) are read; 0 for none.
+        walk_terms: where they are read: ``"node"``, from a node back to itself, added to its
+            embedding (RWSE); ``"edge"``, along an edge, added to the edges of ``local``;
+            ``"pair"``, between any two nodes, as a third term beside S and E (RRWP).
+        walk_layers: whether each layer has its own third term, or all share one.
+        pair_weights: ``"softmax"`` of the terms, or ``"kernel"``, the terms themselves, see
+            :class:`~slicegraph.nn.StructuralBias`; ``"qkv"`` always has a softmax.
         node_vocabulary: the number of categories of each node feature, ``"ogb"`` for OGB's; none
             for float features.
         node_dim: the number of float node features. Then ``"ogb"`` means none, for edges too.
@@ -60,6 +71,8 @@ class GraphSliceformerConfig(Config):
             ``"quantile_attn"``.
         task_level: ``"graph"`` predicts for each graph; ``"node"`` for each node, without a
             readout (``readout="token"`` still gives every graph a token).
+        head_layers: the number of linear layers after the readout; each but the last has GELU and
+            half the size of the one before.
         num_targets: how many numbers are predicted for a graph, or a node.
         task: ``"regression"``; ``"binary"``, a logit for each target; ``"multiclass"``,
             ``num_classes`` logits for each target.
@@ -125,6 +138,12 @@ class GraphSliceformerConfig(Config):
     post_norm: bool = False
     embedding_norm: bool = False
     final_transform: bool = False
+    norm: str = "layer"
+    walk_length: int = 0
+    walk_terms: tuple[str, ...] = WALK_TERMS
+    walk_layers: bool = False
+    pair_weights: str = "softmax"
+    head_layers: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,11 +160,17 @@ class GraphSliceformerConfig(Config):
             if getattr(self, name) < 0:
                 raise self._error(name, " is negative")
         self._check_at_least_one(
-            "num_layers", "channels", "ffn_channels", "heads", "num_targets", "quantiles"
+            *("num_layers", "channels", "ffn_channels", "heads", "num_targets", "quantiles"),
+            "head_layers",
         )
         self._check_one_of(
             task=TASKS, task_level=LEVELS, local=LOCALS, mixer=MIXERS, readout=READOUTS
         )
+        self._check_one_of(norm=NORMS, pair_weights=PAIR_WEIGHTS)
+        if not set(self.walk_terms) <= set(WALK_TERMS):
+            raise self._error("walk_terms", f", expected some of {', '.join(WALK_TERMS)}")
+        if self.walk_length < 0:
+            raise self._error("walk_length", " is negative")
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
         for name, values in self.pick("target_names", "target_mean", "target_std").items():
@@ -167,6 +192,10 @@ class GraphSliceformerConfig(Config):
     def token(self) -> bool:
         """Whether every graph has a token."""
         return READOUTS[self.readout].token
+
+    def walks_of(self, term: str) -> int:
+        """How many random-walk probabilities are read at one of the terms."""
+        return self.walk_length if term in self.walk_terms else 0
 
 
 def preset(name: str, vocabulary: str = "ogb", **overrides: Any) -> GraphSliceformerConfig:
@@ -239,6 +268,21 @@ def read_batch(data: Data) -> GraphBatch:
     return GraphBatch(data.x, ptr, edge_index, data.edge_attr, *degrees)
 
 
+def pair_rows(ptr: Tensor, index: Tensor | None = None) -> Tensor:
+    """Returns where pairs of nodes are among all pairs of a batch, graph by graph, row major.
+
+    Args:
+        ptr: ``[B + 1]``, the nodes of each graph.
+        index: ``[2, E]``, two nodes of one graph; every node with itself if None.
+    """
+    nodes = torch.arange(int(ptr[-1]), device=ptr.device)
+    first, second = (nodes, nodes) if index is None else index
+    sizes = ptr.diff()
+    graph = set_of_row(ptr, len(nodes))[first]
+    start = (sizes.square().cumsum(0) - sizes.square())[graph]
+    return start + (first - ptr[graph]) * sizes[graph] + second - ptr[graph]
+
+
 class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     r"""The graph model of the `Sliceformer: Make Multi-head Attention as Simple as Sorting in
     Discriminative Tasks <https://arxiv.org/abs/2310.17683>`_ paper; with ``mixer="qkv"``, the
@@ -281,13 +325,23 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.config = c = config
         tables = c.pick("node_vocabulary", "node_dim", "max_degree", "padding_row")
         self.embedding = GraphEmbedding(
-            c.channels, token=c.token, in_degree_twice=c.in_degree_twice, **tables
+            c.channels,
+            token=c.token,
+            in_degree_twice=c.in_degree_twice,
+            walk_length=c.walks_of("node"),
+            **tables,
         )
         sizes = {name: size for name, size in c.pick(*ENCODINGS).items() if size}
         self.encodings = torch.nn.ModuleDict(
             {name: torch.nn.Linear(size, c.channels) for name, size in sizes.items()}
         )
         self.embedding_norm = torch.nn.LayerNorm(c.channels) if c.embedding_norm else None
+        local, edge_walks = LOCALS[c.local], c.walks_of("edge")
+        self.edge_embedding = self.edge_walks = None
+        if local is not None and edge_walks:
+            self.edge_walks = WalkEncoder(edge_walks, c.channels)
+        if local is not None and local.keeps_state and (c.edge_vocabulary or c.edge_dim):
+            self.edge_embedding = feature_encoder(c.channels, c.edge_vocabulary, c.edge_dim)
         self.blocks = torch.nn.ModuleList(map(self._block, range(1, c.num_layers + 1)))
         self.structural_bias = None
         if MIXERS[c.mixer].needs_pairs:
@@ -295,24 +349,37 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
                 "max_distance", "max_hops", "edge_vocabulary", "edge_dim", "padding_row"
             )
             self.structural_bias = StructuralBias(
-                c.heads, token=c.token, hop_blocks=c.hop_blocks, empty_hops=c.empty_hops, **tables
+                c.heads,
+                token=c.token,
+                hop_blocks=c.hop_blocks,
+                empty_hops=c.empty_hops,
+                walk_length=c.walks_of("pair"),
+                layers=c.num_layers if c.walk_layers else 0,
+                weights=c.pair_weights,
+                **tables,
             )
         self.final_transform = (
             torch.nn.Linear(c.channels, c.channels) if c.final_transform else None
         )
-        self.final_norm = torch.nn.LayerNorm(c.channels)
+        self.final_norm = NORMS[c.norm](c.channels)
         self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
         width = self.readout.out_channels if c.task_level == "graph" else c.channels
-        self.head = torch.nn.Linear(width, outputs)
+        widths = [max(1, width >> n) for n in range(c.head_layers)]
+        self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, widths, widths[1:]))
+        self.head = torch.nn.Linear(widths[-1], outputs)
         self.reset_parameters()
 
     def _block(self, layer: int) -> EncoderBlock:
-        c, local = self.config, LOCALS[self.config.local]
+        c, local = self.config, cast(Any, LOCALS[self.config.local])
         options = c.pick("mixer", "order", "align", "num_layers", "quantiles")
         mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
-        branch = None if local is None else local(c.channels, c.edge_vocabulary, c.edge_dim)
-        options = c.pick("dropout", "post_norm", "recompute")
+        branch: Any = None
+        if local is not None and local.keeps_state:
+            branch = local(c.channels, norm=c.norm, update=layer < c.num_layers)
+        elif local is not None:
+            branch = local(c.channels, **c.pick("edge_vocabulary", "edge_dim"))
+        options = c.pick("dropout", "post_norm", "recompute", "norm")
         return EncoderBlock(mixer, c.ffn_channels, local=branch, **options)
 
     @classmethod
@@ -377,7 +444,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     def reset_parameters(self) -> None:
         """Resets all learnable parameters as Graphormer does: tables and matrices are normal."""
         norms = (self.embedding_norm, self.final_norm)
-        for part in (self.embedding, self.structural_bias, self.blocks, *norms):
+        edges = (self.edge_embedding, self.edge_walks)
+        for part in (self.embedding, self.structural_bias, self.blocks, *norms, *edges):
             reset(part)
         deviation = 0.02 / math.sqrt(self.config.num_layers)
         for module in self.modules():
@@ -436,16 +504,23 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def score(self, batch: Data) -> Tensor:
         """Computes the output of the head, for a loss: standardised targets, or logits."""
-        out = self.head(self.embed(batch))
+        x = self.embed(batch)
+        for layer in self.head_hidden:
+            x = functional.gelu(layer(x))
+        out = self.head(x)
         multiclass = self.config.task == "multiclass"
         return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
 
     def embed(self, batch: Data) -> Tensor:
         """Computes the vector of each graph, or node, that the head reads."""
         graphs = read_batch(batch)
-        pairs = self.pair_bias(batch, graphs)
-        degrees = (graphs.in_degree, graphs.out_degree)
-        x = self.embedding(graphs.features, *degrees, graphs.ptr, self._encode(batch))
+        walks = self._walks(batch, graphs)
+        pairs = self.pair_bias(batch, graphs, walks)
+        x = self.embedding(
+            *(graphs.features, graphs.in_degree, graphs.out_degree, graphs.ptr),
+            added=self._encode(batch),
+            walks=None if walks is None else walks[pair_rows(graphs.ptr)],
+        )
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         if self.training:
@@ -454,7 +529,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         if token:  # a row in front of the nodes of each graph
             index = index + set_of_row(ptr, graphs.features.shape[0])[index] + 1
             ptr = token_ptr(ptr)
-        edges, of_nodes = Edges(index, graphs.edge_attr), self.config.task_level == "node"
+        edges = Edges(index, graphs.edge_attr, self._edge_state(graphs, walks))
+        of_nodes = self.config.task_level == "node"
         x = encode(self.blocks, x, ptr, pairs, edges=edges, first_rows=token and not of_nodes)
         if of_nodes and token:
             nodes = torch.arange(graphs.features.shape[0], device=x.device)
@@ -495,11 +571,37 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         """
         return None
 
-    def pair_bias(self, batch: Data, graphs: GraphBatch | None = None) -> PairBias | None:
+    def _walks(self, batch: Data, graphs: GraphBatch) -> Tensor | None:
+        """Returns the random-walk probabilities of all pairs, if they are read."""
+        if not self.config.walk_length:
+            return None
+        if "pair_walk" in batch:  # written by StructuralEncoding
+            return batch.pair_walk
+        return random_walks(graphs.edge_index, graphs.ptr.long(), self.config.walk_length)
+
+    def _edge_state(self, graphs: GraphBatch, walks: Tensor | None) -> Tensor | None:
+        """Computes the vectors of the edges that all layers share or begin with."""
+        state: Tensor | None = None
+        local = LOCALS[self.config.local]
+        if local is not None and local.keeps_state:
+            state = self.head.weight.new_zeros(graphs.edge_index.shape[1], self.config.channels)
+        if self.edge_embedding is not None:
+            if graphs.edge_attr is None:
+                raise ValueError("GraphSliceformer: edge_attr is missing, expected edge features")
+            state = self.edge_embedding(graphs.edge_attr)
+        if self.edge_walks is None or walks is None:
+            return state
+        added = self.edge_walks(walks[pair_rows(graphs.ptr, graphs.edge_index)])
+        return added if state is None else state + added
+
+    def pair_bias(
+        self, batch: Data, graphs: GraphBatch | None = None, walks: Tensor | None = None
+    ) -> PairBias | None:
         """Computes S + E of a batch; None if the mixer does not use it."""
         if self.structural_bias is None:
             return None
         c, graphs = self.config, read_batch(batch) if graphs is None else graphs
+        walks = self._walks(batch, graphs) if walks is None else walks
         ptr, edge_index = graphs.ptr, graphs.edge_index
         if "pair_distance" in batch and "pair_path" in batch:  # written by StructuralEncoding
             graph = set_of_row(ptr, graphs.features.shape[0])[edge_index[0]]
@@ -509,9 +611,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         else:
             encoding = self.structural_bias.find_paths(edge_index, ptr)
         return self.structural_bias(
-            encoding,
-            ptr,
-            graphs.edge_attr,
+            *(encoding, ptr, graphs.edge_attr),
             softmax=MIXERS[c.mixer].needs_softmax,
             values=self.pair_values(batch, ptr),
+            walks=walks,
         )

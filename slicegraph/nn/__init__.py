@@ -5,7 +5,7 @@ from slicegraph.nn.bias import PairBias, SetAttention, StructuralBias
 from slicegraph.nn.block import EncoderBlock
 from slicegraph.nn.conv import GPSLayer, SliceSortConv
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, SequenceEmbedding
-from slicegraph.nn.local import Edges, LocalBranch
+from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, QuantileContext, SequenceMixer
 from slicegraph.nn.order import Order
 from slicegraph.nn.packed import all_pairs
@@ -17,6 +17,7 @@ __all__ = [
     "EncoderBlock",
     "FeatureTable",
     "GPSLayer",
+    "GatedBranch",
     "GraphEmbedding",
     "GraphReadout",
     "LocalBranch",

@@ -1,6 +1,6 @@
 """S + E: the structure of a graph as a bias for each pair of its nodes, per attention head."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -10,12 +10,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from slicegraph.nn.embedding import FeatureTable
 from slicegraph.nn.layer import Layer
-from slicegraph.nn.packed import PaddedSets, all_pairs, token_ptr
+from slicegraph.nn.packed import PaddedSets, token_ptr
 from slicegraph.ops.dropout import dropout as drop
-from slicegraph.ops.layout import set_of_row
 from slicegraph.ops.operator import has_kernel, is_transformed
 from slicegraph.ops.pairs import pair_attention, pair_mix_op
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
+
+PAIR_WEIGHTS: dict[str, Callable[[Tensor, PaddedSets], Tensor]] = {
+    "softmax": lambda bias, sets: bias.softmax(-1),
+    # A graph convolution: weights of any sign, and a mean over the rows of a set.
+    "kernel": lambda bias, sets: bias / sets.sizes.clamp(min=1).view(-1, 1, 1, 1),
+}
+"""The weights by which rows are mixed, from the bias of their pairs."""
 
 
 class PairBias:
@@ -25,12 +31,28 @@ class PairBias:
         \mathrm{attend}(Q, K, V) = \mathrm{softmax}(Q K^T / \sqrt{D} + B) \, V
 
     ``bias`` is ``[B, H, N, N]``, far below all other values where a column is padding. Its softmax,
-    which only :meth:`mix` needs, is computed once for all layers.
+    which only :meth:`mix` needs, is computed once for all layers. If ``layers`` has a tensor of the
+    same shape for each layer, it is added to the bias of this layer alone. ``kind`` chooses other
+    weights than the softmax, one of :obj:`PAIR_WEIGHTS`.
     """
 
-    def __init__(self, bias: Tensor, sets: PaddedSets, softmax: bool = True) -> None:
-        self.bias, self.sets = bias, sets
-        self.weights = bias.softmax(-1) if softmax else None
+    def __init__(
+        self,
+        bias: Tensor,
+        sets: PaddedSets,
+        softmax: bool = True,
+        layers: Sequence[Tensor] = (),
+        kind: str = "softmax",
+    ) -> None:
+        self.bias, self.sets, self.softmax = bias, sets, softmax
+        self.layers, self.kind = layers, kind
+        self.weights = PAIR_WEIGHTS[kind](bias, sets) if softmax and not layers else None
+
+    def for_layer(self, number: int) -> "PairBias":
+        """Returns the bias of a layer, from 0; the same for all layers unless each has its own."""
+        if not self.layers:
+            return self
+        return PairBias(self.bias + self.layers[number], self.sets, self.softmax, kind=self.kind)
 
     def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
         """Averages packed ``values`` ``[T, C]``; each head has its part of the channels."""
@@ -118,6 +140,59 @@ class PathBias(Layer):
         return (edges @ weight).unflatten(-1, (max_hops, self.weight.shape[2]))
 
 
+class WalkBias(Layer):
+    r"""R: a bias for each pair from its random-walk probabilities, per head and per layer.
+
+    .. math:: r_{ij} = W_2 \, \mathrm{GELU}(W_1 \hat{p}_{ij} + b_1)
+
+    where :math:`\hat{p}` are the probabilities of :func:`slicegraph.ops.paths.random_walks`, each
+    standardised by the mean and deviation of the training batches. Only :math:`W_2` differs from
+    layer to layer.
+
+    Args:
+        heads: the number of heads.
+        length: the number of probabilities of a pair.
+        layers: how many layers get a bias of their own.
+        channels: the size of the hidden vector.
+
+    Shapes:
+        - **walks**: ``[P, length]``, the pairs of all graphs one after the other; **sets**: the
+          padded layout of their rows, where **token** says whether each graph has one row more.
+        - **output**: for each layer ``[B, heads, N, N]``.
+    """
+
+    def __init__(self, heads: int, length: int, layers: int = 1, channels: int = 32) -> None:
+        super().__init__()
+        self.heads, self.layers = heads, layers
+        self.norm = torch.nn.BatchNorm1d(length, affine=False)
+        self.inner = torch.nn.Linear(length, channels)
+        self.outer = torch.nn.Linear(channels, layers * heads, bias=False)
+
+    def forward(self, walks: Tensor, sets: PaddedSets, token: bool) -> tuple[Tensor, ...]:
+        n = sets.length
+        # The walks are data: they are padded before the first product, which needs no gradient.
+        rows = self.norm(walks.to(self.inner.weight.dtype))
+        padded = rows.new_zeros(sets.num_sets * n * n, rows.shape[1])
+        padded.index_copy_(0, pair_slots(sets, token), rows)
+        hidden = functional.gelu(self.inner(padded.view(sets.num_sets, n * n, -1)))
+        # Torch would compute `weight @ hidden` as one product and transpose its large result.
+        weight = self.outer.weight.expand(sets.num_sets, -1, -1)
+        out = torch.bmm(weight, hidden.transpose(1, 2))
+        return out.view(sets.num_sets, self.layers, self.heads, n, n).unbind(1)
+
+
+def pair_slots(sets: PaddedSets, token: bool) -> Tensor:
+    """Returns where the pairs of all graphs are in a flat ``[B, N, N]``; a token has none."""
+    sizes, n = sets.sizes - int(token), sets.length
+    graph = torch.arange(sets.num_sets, device=sizes.device)
+    row_sizes, row_graph = sizes.repeat_interleave(sizes), graph.repeat_interleave(sizes)
+    row = torch.arange(len(row_graph), device=sizes.device) - (sizes.cumsum(0) - sizes)[row_graph]
+    start = (row_graph * n + row + int(token)) * n + int(token)
+    first = start - (row_sizes.cumsum(0) - row_sizes)
+    pairs = torch.arange(int(row_sizes.sum()), device=sizes.device)
+    return pairs + first.repeat_interleave(row_sizes)
+
+
 class StructuralBias(Layer):
     r"""The spatial and edge encoding of `"Do Transformers Really Perform Bad for Graph
     Representation?" <https://arxiv.org/abs/2106.05234>`_ (Graphormer): S + E, per head.
@@ -140,6 +215,12 @@ class StructuralBias(Layer):
         padding_row: whether the tables begin with a row for padding, as in Graphormer v1.
         empty_hops: whether the slots after a path's last edge add the edge table's padding row, as
             in Graphormer v1.
+        walk_length: how many random-walk probabilities of a pair to read, by a :class:`WalkBias`
+            that is added to the bias; 0 for none.
+        layers: how many layers have a :class:`WalkBias` of their own; 0 if they share one.
+        weights: ``"softmax"``; or ``"kernel"``, the bias itself over the number of rows, as in
+            `"CKGConv: General Graph Convolution with Continuous Kernels"
+            <https://arxiv.org/abs/2404.13604>`_.
 
     Shapes:
         - **encoding**: from :func:`slicegraph.ops.paths.shortest_paths`, with at least
@@ -167,8 +248,13 @@ class StructuralBias(Layer):
         hop_blocks: int | None = None,
         padding_row: bool = False,
         empty_hops: bool = False,
+        walk_length: int = 0,
+        layers: int = 0,
+        weights: str = "softmax",
     ) -> None:
         super().__init__()
+        self._check_choice("weights", weights, PAIR_WEIGHTS)
+        self.weights = weights
         if not 0 <= max_hops <= max_distance:
             raise ValueError(
                 f"StructuralBias: max_hops = {max_hops} is not in 0..max_distance = {max_distance}"
@@ -194,6 +280,8 @@ class StructuralBias(Layer):
             if edge_vocabulary:
                 table = FeatureTable(edge_vocabulary, heads, mean=True, padding_row=padding_row)
             self.path_bias = PathBias(heads, blocks, table, edge_dim or heads)
+        self.walk_length, self.own_layers = walk_length, layers > 0
+        self.walk_bias = WalkBias(heads, walk_length, max(1, layers)) if walk_length else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -223,6 +311,7 @@ class StructuralBias(Layer):
         edge_attr: Tensor | None = None,
         softmax: bool = True,
         values: Tensor | None = None,
+        walks: Tensor | None = None,
     ) -> PairBias:
         """Computes S + E of each graph.
 
@@ -233,6 +322,8 @@ class StructuralBias(Layer):
             softmax: whether to compute the softmax of the bias; ``"qkv"`` does not need it.
             values: ``[P, heads]``, added to the pairs, which are in the order of
                 :func:`slicegraph.nn.all_pairs`.
+            walks: ``[P, walk_length]`` or more columns, their random-walk probabilities, if these
+                are read.
         """
         ptr, paths = ptr.long(), self.path_bias
         _check_memory(ptr, self.heads, self.distance.dtype, copies=1 + softmax)
@@ -269,15 +360,23 @@ class StructuralBias(Layer):
             padding=padding_value(table.dtype),
         )
         if values is not None:
-            if values.shape != (pairs, self.heads):
-                shape, expected = list(values.shape), [pairs, self.heads]
-                raise ValueError(f"StructuralBias: values has shape {shape}, expected {expected}")
-            row, column = all_pairs(ptr)
-            graph = set_of_row(ptr, int(ptr[-1]))[row]
-            place = (graph, row - ptr[graph] + int(token), column - ptr[graph] + int(token))
-            dense = bias.new_zeros(sets.num_sets, sets.length, sets.length, self.heads)
-            bias = bias + dense.index_put(place, values.to(bias.dtype)).permute(0, 3, 1, 2)
-        return PairBias(bias, sets, softmax)
+            self._check_shape("values", values, pairs, self.heads)
+            dense = bias.new_zeros(sets.num_sets * sets.length**2, self.heads)
+            dense = dense.index_copy(0, pair_slots(sets, token), values.to(bias.dtype))
+            bias = bias + dense.view(-1, sets.length, sets.length, self.heads).permute(0, 3, 1, 2)
+        if self.walk_bias is None:
+            return PairBias(bias, sets, softmax, kind=self.weights)
+        walks = None if walks is None else walks[:, : self.walk_length]
+        self._check_shape("walks", walks, pairs, self.walk_length)
+        added = self.walk_bias(walks, sets, token)
+        if self.own_layers:
+            return PairBias(bias, sets, softmax, added, self.weights)
+        return PairBias(bias + added[0], sets, softmax, kind=self.weights)
+
+    def _check_shape(self, name: str, of_pairs: Tensor | None, *expected: int) -> None:
+        if of_pairs is None or of_pairs.shape != expected:
+            shape = None if of_pairs is None else list(of_pairs.shape)
+            raise ValueError(f"StructuralBias: {name} has shape {shape}, expected {list(expected)}")
 
 
 def _check_memory(

@@ -1,14 +1,16 @@
 """One layer of an encoder: mixes the rows of each set, then transforms every row."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from slicegraph.nn.bias import PairBias
-from slicegraph.nn.layer import Layer
-from slicegraph.nn.local import Edges, LocalBranch
+from slicegraph.nn.layer import NORMS, Layer
+from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, linear_of, recomputed
 from slicegraph.nn.packed import gather_rows
 from slicegraph.ops.dropout import dropout
@@ -41,6 +43,8 @@ class EncoderBlock(Layer):
             tensors of the size of its input. The results are the same.
         local: messages along edges, as in `"Recipe for a General, Powerful, Scalable Graph
             Transformer" <https://arxiv.org/abs/2205.12454>`_.
+        norm: ``"layer"``, or ``"batch"`` for a batch norm over all rows instead of LN, which keeps
+            what tells rows apart, such as their degree, and cannot be recomputed.
 
     Shapes:
         - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``; **pairs** as the mixer needs,
@@ -62,15 +66,22 @@ class EncoderBlock(Layer):
         *,
         post_norm: bool = False,
         recompute: str = "none",
-        local: LocalBranch | None = None,
+        local: LocalBranch | GatedBranch | None = None,
+        norm: str = "layer",
     ) -> None:
         super().__init__()
         self._check_choice("recompute", recompute, ("none", "mix", "all"))
+        self._check_choice("norm", norm, NORMS)
+        if norm == "batch" and recompute != "none":
+            raise ValueError(
+                f"EncoderBlock: norm = 'batch' with recompute = {recompute!r}: its running means "
+                "would be updated twice; use recompute = 'none'"
+            )
         self.dropout, self.post_norm, self.recompute = dropout, post_norm, recompute
-        self.mixer_norm = torch.nn.LayerNorm(mixer.channels)
+        self.mixer_norm = NORMS[norm](mixer.channels)
         self.mixer = mixer
         self.local = local
-        self.ffn_norm = torch.nn.LayerNorm(mixer.channels)
+        self.ffn_norm = NORMS[norm](mixer.channels)
         self.ffn_in = torch.nn.Linear(mixer.channels, ffn_channels)
         self.ffn_out = torch.nn.Linear(ffn_channels, mixer.channels)
 
@@ -96,14 +107,21 @@ class EncoderBlock(Layer):
 
         norm, recompute = None if self.post_norm else self.mixer_norm, self.recompute == "mix"
 
+        options: Any = {"ptr": ptr, "pairs": pairs, "rows": rows, "recompute": recompute}
+
         def mix(x: Tensor) -> Tensor:
             if self.local is None or edges is None:
-                return self.mixer(x, ptr, pairs, norm, rows=rows, recompute=recompute)
+                return self.mixer(x, norm=norm, **options)
             x = x if norm is None else norm(x)
-            mixed = self.mixer(x, ptr, pairs, rows=rows, recompute=recompute)
-            return mixed + self.local(x, edges, rows)
+            return self.mixer(x, **options) + self.local(x, edges, rows)
 
-        mixed = self._run(mix, x, self.mixer.active_dropout > 0)
+        is_random = self.mixer.active_dropout > 0
+        if self.local is None or edges is None or not self.local.keeps_state:
+            mixed = self._run(mix, x, is_random)
+        else:  # it updates the edges, which must happen once
+            read = x if norm is None else norm(x)
+            mixed = self._run(partial(self.mixer, **options), read, is_random)
+            mixed = mixed + self.local(read, edges, rows)
         x = self._drop(mixed) + (x if rows is None else gather_rows(x, rows))
         x = self.mixer_norm(x) if self.post_norm else x
         x = x + self._drop(self._run(self._ffn, x))
@@ -132,6 +150,7 @@ def encode(
 ) -> Tensor:
     """Applies all blocks; with ``first_rows`` the last one computes only the first row per set."""
     *earlier, last = blocks
-    for block in earlier:
-        x = block(x, ptr, pairs, edges=edges)
+    for number, block in enumerate(earlier):
+        x = block(x, ptr, pairs and pairs.for_layer(number), edges=edges)
+    pairs = pairs and pairs.for_layer(len(earlier))
     return last(x, ptr, pairs, ptr[:-1] if first_rows else None, edges)

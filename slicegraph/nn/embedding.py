@@ -115,6 +115,31 @@ def feature_encoder(
     return torch.nn.Linear(dim or 0, channels)
 
 
+class WalkEncoder(Layer):
+    r"""Projects random-walk probabilities, such as those from a node back to itself (RWSE).
+
+    .. math:: y = W \hat{p} + b
+
+    where :math:`\hat{p}` are the probabilities, each standardised by the mean and deviation of the
+    training batches.
+
+    Shapes:
+        - **walks**: ``[T, length]`` or more columns; **output**: ``[T, channels]``.
+    """
+
+    def __init__(self, length: int, channels: int) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(length, affine=False)
+        self.linear = torch.nn.Linear(length, channels)
+
+    def forward(self, walks: Tensor) -> Tensor:
+        length = self.linear.in_features
+        if walks.dim() != 2 or walks.shape[1] < length:
+            shape = list(walks.shape)
+            raise ValueError(f"WalkEncoder: walks have shape {shape}, expected [T, {length}]")
+        return self.linear(self.norm(walks[:, :length].to(self.linear.weight.dtype)))
+
+
 class GraphEmbedding(Layer):
     r"""The input of Graphormer: node features and the centrality encoding of `"Do Transformers
     Really Perform Bad for Graph Representation?" <https://arxiv.org/abs/2106.05234>`_.
@@ -129,9 +154,12 @@ class GraphEmbedding(Layer):
         token: whether every graph gets a learned row in front of its nodes.
         padding_row: whether the tables begin with a row for padding, as those of Graphormer v1 do.
         in_degree_twice: whether both degree tables are read at the in-degree, as in Graphormer v1.
+        walk_length: how many random-walk probabilities of a node to add, by a
+            :class:`WalkEncoder`; 0 for none.
 
     Shapes:
-        - **features** ``[T, F]``, **in_degree** and **out_degree** ``[T]``, **ptr** ``[B + 1]``.
+        - **features** ``[T, F]``, **in_degree** and **out_degree** ``[T]``, **ptr** ``[B + 1]``,
+          **walks** ``[T, walk_length]`` or more columns.
         - **output**: ``[T, channels]``, or ``[T + B, channels]`` with a token: graph ``b`` is the
           rows ``ptr[b] + b`` to ``ptr[b + 1] + b + 1``.
 
@@ -152,12 +180,14 @@ class GraphEmbedding(Layer):
         token: bool = False,
         padding_row: bool = False,
         in_degree_twice: bool = False,
+        walk_length: int = 0,
     ) -> None:
         super().__init__()
         self.max_degree, self.in_degree_twice = max_degree, in_degree_twice
         self.nodes = feature_encoder(channels, node_vocabulary, node_dim, padding_row)
         self.in_degree = FeatureTable([max_degree + 1], channels, padding_row=padding_row)
         self.out_degree = FeatureTable([max_degree + 1], channels, padding_row=padding_row)
+        self.walks = WalkEncoder(walk_length, channels) if walk_length else None
         self.token = torch.nn.Parameter(torch.empty(1, channels)) if token else None
         self.reset_parameters()
 
@@ -174,6 +204,7 @@ class GraphEmbedding(Layer):
         out_degree: Tensor,
         ptr: Tensor,
         added: Tensor | None = None,
+        walks: Tensor | None = None,
     ) -> Tensor:
         """Embeds each node, and puts a token in front of every graph if there is one.
 
@@ -182,11 +213,16 @@ class GraphEmbedding(Layer):
             in_degree, out_degree: ``[T]``.
             ptr: ``[B + 1]``, the nodes of each graph.
             added: ``[T, channels]``, added to the nodes.
+            walks: ``[T, walk_length]`` or more columns, if they are read.
         """
         out_degree = in_degree if self.in_degree_twice else out_degree
         x = self.nodes(features) + self.in_degree(in_degree.clamp(max=self.max_degree))
         x = x + self.out_degree(out_degree.clamp(max=self.max_degree))
         x = x if added is None else x + added
+        if self.walks is not None:
+            if walks is None:
+                raise ValueError("GraphEmbedding: walks are missing, expected those of each node")
+            x = x + self.walks(walks)
         return x if self.token is None else prepend_tokens(x, self.token, ptr.long())
 
 

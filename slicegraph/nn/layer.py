@@ -1,10 +1,15 @@
-"""The base class of all layers."""
+"""The base class of all layers, and the norms they can have."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch_geometric.nn.inits import reset
+
+NORMS: dict[str, type[torch.nn.Module]] = {
+    "layer": torch.nn.LayerNorm,
+    "batch": torch.nn.BatchNorm1d,  # over the rows of all sets of a batch
+}
 
 
 class Layer(torch.nn.Module):

@@ -30,9 +30,10 @@ def linear_of(
     function: Callable[[Tensor], Tensor], x: Tensor, linear: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Returns ``linear(function(x))``, and calls the function again in the backward pass instead of
-    keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little."""
+    keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little. A
+    batch norm is not called again, since it would update its running means twice."""
     y = function(x)
-    if not y.requires_grad or not may_hook_saved(x):
+    if isinstance(function, torch.nn.BatchNorm1d) or not y.requires_grad or not may_hook_saved(x):
         return linear(y)
     address = y.data_ptr()
 

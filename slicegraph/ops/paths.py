@@ -1,9 +1,10 @@
-"""All-pairs shortest paths of a batch of small graphs, and S + E: the bias of pairs they give.
+"""All-pairs shortest paths and random walks of batches of small graphs, and the pair bias S + E.
 
 Graph `b` is the nodes `ptr[b]` to `ptr[b + 1]`; its edges follow one another, in the order of the
 graphs, and so do its pairs of nodes, row major.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -98,6 +99,81 @@ def shortest_paths(
     path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
     run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
     return ShortestPaths(distance, path, pair_ptr, edge_ptr)
+
+
+_MOST_WALKS = 1 << 24  # values that `random_walks` pads at a time
+
+
+def random_walks(edge_index: Tensor, ptr: Tensor, length: int) -> Tensor:
+    r"""The probabilities that a random walk leads from one node to another, for every pair.
+
+    These are the relative random-walk probabilities (RRWP) of `"Graph Inductive Biases in
+    Transformers without Message Passing" <https://arxiv.org/abs/2305.17589>`_ (GRIT).
+
+    .. math:: p_{ij} = [I, M, M^2, \ldots, M^{K-1}]_{ij}, \quad M = D^{-1} A
+
+    where :math:`A_{ij}` counts the edges from i to j and :math:`D` is the out-degree. A walk ends
+    at a node without outgoing edges. The diagonal :math:`p_{ii}` is the random-walk structural
+    encoding (RWSE), with a 1 in front.
+
+    Args:
+        edge_index: ``[2, E]``, int64, node numbers of the whole batch; directed edges.
+        ptr: ``[B + 1]``, int64: graph ``b`` is the nodes ``ptr[b]`` to ``ptr[b + 1]``.
+        length: how many powers :math:`K` to compute, at least 1.
+
+    Shapes:
+        output: ``[P, length]``, float32, the pairs in the order of :func:`shortest_paths`.
+
+    Example:
+        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+        >>> random_walks(edge_index, ptr=torch.tensor([0, 3]), length=3).view(3, 3, 3)[0]
+        tensor([[1.0000, 0.0000, 0.5000],
+                [0.0000, 1.0000, 0.0000],
+                [0.0000, 0.0000, 0.5000]])
+    """
+    check_tensor("random_walks", "edge_index", edge_index, torch.int64, [2, "E"])
+    check_tensor("random_walks", "ptr", ptr, torch.int64, ["B + 1"])
+    if length < 1:
+        raise ValueError(f"random_walks: length = {length} must be at least 1")
+    sizes = ptr.diff()
+    graph = torch.searchsorted(ptr, edge_index[0].contiguous(), right=True) - 1  # of each edge
+    out = torch.empty(int(sizes.square().sum()), length, device=ptr.device)
+    done = 0
+    for first, last in _parts(sizes.tolist(), length):
+        inside = (graph >= first) & (graph < last)
+        dense = _adjacency(edge_index[:, inside], graph[inside] - first, ptr[first : last + 1])
+        step = dense / dense.sum(-1, keepdim=True).clamp(min=1)
+        powers = dense.new_empty(length, *dense.shape)
+        powers[0] = torch.eye(dense.shape[1], device=ptr.device)
+        for k in range(1, length):
+            torch.bmm(powers[k - 1], step, out=powers[k])
+        real = torch.arange(dense.shape[1], device=ptr.device) < sizes[first:last].unsqueeze(-1)
+        places = (real.unsqueeze(-1) & real.unsqueeze(1)).flatten().nonzero().squeeze(-1)
+        out[done : done + len(places)] = powers.flatten(1).index_select(1, places).T
+        done += len(places)
+    return out
+
+
+def _parts(sizes: list[int], length: int) -> Iterator[tuple[int, int]]:
+    """Cut a batch into runs of graphs that fit when padded; one for a batch of molecules."""
+    first, largest = 0, 0
+    for graph, size in enumerate(sizes):
+        largest = max(largest, size)
+        if graph > first and (graph + 1 - first) * largest**2 * length > _MOST_WALKS:
+            yield first, graph
+            first, largest = graph, size
+    if sizes:
+        yield first, len(sizes)
+
+
+def _adjacency(edge_index: Tensor, graph: Tensor, ptr: Tensor) -> Tensor:
+    """How many edges lead from one node of a graph to another: `[B, n, n]`, float32."""
+    sizes = ptr.diff()
+    n = int(sizes.max())
+    row, column = edge_index - ptr[graph]
+    out = torch.zeros(len(sizes) * n * n, device=ptr.device)
+    ones = torch.ones(len(graph), device=ptr.device)
+    return out.index_add_(0, (graph * n + row) * n + column, ones).view(len(sizes), n, n)
 
 
 def check_limits(name: str, max_distance: int, max_hops: int) -> None:

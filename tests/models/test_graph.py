@@ -31,6 +31,12 @@ KINDS = {
     "paper": {"local": "none", "readout": "token"},
     "ours": {"local": "gine", "readout": "quantiles"},
 }
+WALKS = {
+    "rwse": {"walk_length": 4, "walk_terms": ("node",)},
+    "all": {"walk_length": 4},
+    "kernel": {"walk_length": 4, "walk_layers": True, "pair_weights": "kernel"},
+    "layers": {"walk_length": 4, "walk_layers": True, "norm": "batch", "head_layers": 3},
+}
 TINY = {"num_layers": 2, "channels": 16, "ffn_channels": 16, "heads": 2}
 
 
@@ -93,6 +99,31 @@ def test_every_readout_keeps_the_laws(mixer, readout, local):
     assert_the_laws(found, equivariant=True)
 
 
+@pytest.mark.parametrize("local", LOCALS)
+@pytest.mark.parametrize("readout", ["token", "sum"])
+@pytest.mark.parametrize("walks", WALKS)
+def test_random_walks_keep_the_laws(local, readout, walks):
+    found = model(mixer="attn", local=local, readout=readout, **TINY, **WALKS[walks])
+    assert_the_laws(found, equivariant=True)
+
+
+def test_walks_tell_graphs_apart_that_messages_do_not():
+    """Decalin and bicyclopentyl: two rings of six that share an edge, two of five with a bond."""
+    decalin = [*((i, (i + 1) % 10) for i in range(10)), (0, 5)]
+    bicyclopentyl = [(r + i, r + (i + 1) % 5) for r in (0, 5) for i in range(5)] + [(0, 5)]
+    graphs = []
+    for bonds in (decalin, bicyclopentyl):
+        index = torch.tensor(bonds + [(j, i) for i, j in bonds]).T
+        x, edge_attr = torch.zeros(10, 9).long(), torch.zeros(index.shape[1], 3).long()
+        graphs.append(Data(x=x, edge_index=index, edge_attr=edge_attr))
+    pairs = {"mixer": "attn", "max_distance": 1, "max_hops": 0}  # every other node is at 1
+    fields = {**pairs, "local": "gine", "readout": "sum", **TINY}
+    one, other = run(model(**fields), graphs)
+    torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+    one, other = run(model(**fields, walk_length=6), graphs)  # five steps around a ring of five
+    assert not torch.allclose(one, other, atol=1e-3)
+
+
 def test_attention_treats_equal_nodes_alike():
     found = model(mixer="quantile_attn", **TINY)
     assert_permutation_invariant(
@@ -128,6 +159,21 @@ def test_an_encoding_in_the_batch_is_what_the_model_would_compute(mixer):
 
 
 @torch.no_grad()
+@torch.no_grad()
+def test_walks_in_the_batch_are_what_the_model_would_compute():
+    found = model(mixer="attn", local="gine", **TINY, walk_length=4)
+    batch = Batch.from_data_list(some_graphs())
+    expected = found(batch)
+    encoded = StructuralEncoding(walk_length=6)(Batch.from_data_list(some_graphs()))
+    torch.testing.assert_close(found(encoded), expected)
+
+
+def test_the_hidden_layers_of_the_head_halve():
+    found = model(**TINY, readout="sum", head_layers=3)
+    sizes = [(m.in_features, m.out_features) for m in (*found.head_hidden, found.head)]
+    assert sizes == [(16, 8), (8, 4), (4, 1)]
+
+
 def test_one_graph_needs_no_batch():
     found, graph = model(**TINY), random_graph(5)
     torch.testing.assert_close(found(graph), found(Batch.from_data_list([graph])))

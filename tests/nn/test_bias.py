@@ -223,3 +223,49 @@ def test_many_small_graphs_next_to_a_large_one_are_counted_with_their_padding():
     x, none = torch.zeros(len(batch), 1), torch.empty(2, 0, dtype=torch.int64)
     with pytest.raises(MemoryError, match="at most 3,000 in a graph"):
         SliceSortConv(1)(x, none, batch=batch)
+
+
+WALKS = torch.rand(4 * 4 + 1 + 2 * 2, 3, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("token", [False, True])
+@pytest.mark.parametrize("layers", [0, 2])
+@torch.no_grad()
+def test_walks_are_a_third_term(token, layers):
+    bias = spread_out(StructuralBias(4, token=token, walk_length=2, layers=layers)).eval()
+    term = bias.walk_bias
+    term.norm.running_mean.copy_(torch.tensor([0.1, 0.2]))
+    term.norm.running_var.copy_(torch.tensor([2.0, 0.5]))
+    pairs = bias(encoding(), PTR, walks=WALKS)
+    plain = StructuralBias(4, token=token)
+    plain.load_state_dict(bias.state_dict(), strict=False)
+    expected = plain(encoding(), PTR).bias
+    scaled = (WALKS[:, :2] - term.norm.running_mean) / (term.norm.running_var + 1e-5).sqrt()
+    hidden = torch.nn.functional.gelu(scaled @ term.inner.weight.T + term.inner.bias)
+    for layer in range(max(1, layers)):
+        added = (hidden @ term.outer.weight[4 * layer : 4 * layer + 4].T).split([16, 1, 4])
+        found, t = pairs.for_layer(layer), int(token)
+        for b, n in enumerate(PTR.diff().tolist()):
+            both = expected[b, :, t : n + t, t : n + t] + added[b].view(n, n, 4).permute(2, 0, 1)
+            torch.testing.assert_close(found.bias[b, :, t : n + t, t : n + t], both)
+        torch.testing.assert_close(found.weights, found.bias.softmax(-1))
+    assert layers or pairs.for_layer(1) is pairs
+
+
+def test_missing_walks_are_an_error():
+    bias = StructuralBias(4, walk_length=4)
+    for walks, shape in ((None, "None"), (WALKS, r"\[21, 3\]")):
+        with pytest.raises(ValueError, match=rf"walks has shape {shape}, expected \[21, 4\]"):
+            bias(encoding(), PTR, walks=walks)
+
+
+@pytest.mark.parametrize("layers", [0, 2])
+@torch.no_grad()
+def test_a_kernel_is_the_mean_over_the_nodes_weighted_by_the_bias(layers):
+    bias = spread_out(StructuralBias(2, walk_length=3, layers=layers, weights="kernel")).eval()
+    pairs, values = bias(encoding(), PTR, walks=WALKS).for_layer(0), torch.randn(7, 4)
+    for b, (first, last) in enumerate(zip(PTR[:-1].tolist(), PTR[1:].tolist(), strict=True)):
+        weights = pairs.bias[b, :, : last - first, : last - first] / (last - first)
+        rows = values[first:last].view(-1, 2, 2).transpose(0, 1)
+        expected = (weights @ rows).transpose(0, 1).flatten(1)
+        torch.testing.assert_close(pairs.mix(values)[first:last], expected)

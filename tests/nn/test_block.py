@@ -11,6 +11,7 @@ from torch_geometric.data import Batch
 
 from slicegraph.models import GraphSliceformer
 from slicegraph.nn import Edges, EncoderBlock, LocalBranch, Mixer, PairBias
+from slicegraph.nn.local import LOCALS
 from slicegraph.nn.mixer import MIXERS, linear_of
 from slicegraph.nn.packed import PaddedSets
 
@@ -52,7 +53,7 @@ def step(recompute, **fields):
 
 @pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("post_norm", [False, True])
-@pytest.mark.parametrize("local", ["none", "gine"])
+@pytest.mark.parametrize("local", LOCALS)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_recomputing_changes_no_result(mixer, post_norm, local, dropout):
     fields = {"mixer": mixer, "post_norm": post_norm, "local": local}
@@ -144,7 +145,25 @@ def test_some_rows_are_those_of_all_and_so_are_their_gradients(mixer, recompute,
     torch.testing.assert_close(found, torch.autograd.grad(expected.square().sum(), wanted))
 
 
+@pytest.mark.parametrize("post_norm", [False, True])
+def test_a_batch_norm_reads_the_rows_of_all_sets(post_norm):
+    block, x, pairs = case(norm="batch", post_norm=post_norm)
+
+    def norm(x):
+        return (x - x.mean(0)) / (x.var(0, correction=0) + 1e-5).sqrt()
+
+    y = x + block.mixer(x if post_norm else norm(x), PTR, pairs)
+    y = norm(y) if post_norm else y
+    y = y + block.ffn_out(gelu(block.ffn_in(y if post_norm else norm(y))))
+    out = block(x, PTR, pairs)
+    torch.testing.assert_close(out, norm(y) if post_norm else y)
+    out.sum().backward()  # which must not update the running means again
+    assert block.mixer_norm.num_batches_tracked == block.ffn_norm.num_batches_tracked == 1
+
+
 def test_wrong_use_is_named():
+    with pytest.raises(ValueError, match="norm = 'batch' with recompute = 'mix'"):
+        EncoderBlock(Mixer(8, mixer="sort"), 8, norm="batch", recompute="mix")
     with pytest.raises(ValueError, match="recompute 'some', expected one of none, mix, all"):
         EncoderBlock(Mixer(8, mixer="sort"), 8, recompute="some")
     with pytest.raises(ValueError, match="a block with a local branch needs edges"):

@@ -71,6 +71,24 @@ def test_a_node_is_its_features_and_its_degrees():
     torch.testing.assert_close(embedding(FEATURES, IN, OUT, PTR), expected)
 
 
+def test_walks_are_standardised_projected_and_added():
+    torch.manual_seed(0)
+    walks, degree = torch.rand(3, 5), torch.tensor([1, 2, 1])
+    embedding = GraphEmbedding(8, [3, 2], walk_length=4)
+    ptr = torch.tensor([0, 3])
+    found = embedding(FEATURES, degree, degree, ptr, walks=walks)
+    read = walks[:, :4]
+    read = (read - read.mean(0)) / (read.var(0, correction=0) + 1e-5).sqrt()
+    linear = embedding.walks.linear
+    expected = embedding.nodes(FEATURES) + embedding.in_degree(degree)
+    expected = expected + embedding.out_degree(degree) + read @ linear.weight.T + linear.bias
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(ValueError, match="walks are missing"):
+        embedding(FEATURES, degree, degree, ptr)
+    with pytest.raises(ValueError, match=r"walks have shape \[3, 2\], expected \[T, 4\]"):
+        embedding(FEATURES, degree, degree, ptr, walks=walks[:, :2])
+
+
 def test_the_in_degree_twice():
     embedding = GraphEmbedding(4, node_vocabulary=[3, 2], max_degree=2, in_degree_twice=True)
     assert torch.equal(embedding(FEATURES, IN, OUT, PTR), embedding(FEATURES, IN, IN, PTR))

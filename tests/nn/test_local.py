@@ -1,4 +1,4 @@
-"""LocalBranch against PyG's GINEConv, and its behaviour on odd graphs."""
+"""LocalBranch against PyG's GINEConv, GatedBranch against its formula, and both on odd graphs."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from support.multigraphs import edge_tensor
 from torch import Tensor
 from torch_geometric.nn import GINEConv
 
-from slicegraph.nn import Edges, LocalBranch
+from slicegraph.nn import Edges, GatedBranch, LocalBranch
 from slicegraph.ops import use_backend
 
 CHANNELS, ROWS = 6, 5
@@ -180,3 +180,49 @@ def test_float_edge_features_work_under_autocast():
     edges = Edges(torch.tensor([[0, 1], [1, 0]]), torch.randn(2, 3))
     with torch.autocast("cpu", torch.bfloat16):
         assert branch(torch.randn(2, 8), edges).isfinite().all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_is_added_to_the_vectors_of_the_edges(kind):
+    branch, x, edges = case(kind)
+    edges.state = torch.randn(edges.index.shape[1], CHANNELS, dtype=torch.float64)
+    source, target = edges.index
+    messages = torch.relu(x[source] + edge_vectors(branch, edges) + edges.state)
+    mixed = (1 + branch.epsilon) * x + torch.zeros_like(x).index_add(0, target, messages)
+    torch.testing.assert_close(branch(x, edges), branch.outer(torch.relu(branch.inner(mixed))))
+
+
+def gated_case(graph: str = "plain", **options) -> tuple[GatedBranch, Tensor, Edges]:
+    torch.manual_seed(0)
+    branch = GatedBranch(CHANNELS, **options).double()
+    index = edge_tensor(GRAPHS[graph])
+    x, state = (torch.randn(n, CHANNELS, dtype=torch.float64) for n in (ROWS, index.shape[1]))
+    return branch, x, Edges(index, None, state)
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_gated_messages_follow_their_formula(graph):
+    branch, x, edges = gated_case(graph)
+    state, (u, a, b, v) = edges.state, branch.nodes.weight.chunk(4)
+    shift = branch.nodes.bias.chunk(4)
+    z = torch.zeros_like(state)
+    expected = []
+    for i in range(ROWS):
+        total, gates = torch.zeros(2, CHANNELS, dtype=torch.float64)
+        for e, (j, to) in enumerate(edges.index.T.tolist()):
+            if to == i:
+                z[e] = a @ x[i] + shift[1] + b @ x[j] + shift[2] + branch.edge.weight @ state[e]
+                gate = z[e].sigmoid()
+                total, gates = total + gate * (v @ x[j] + shift[3]), gates + gate
+        expected.append(u @ x[i] + shift[0] + total / (gates + 1e-6))
+    torch.testing.assert_close(branch(x, edges), torch.stack(expected))
+    torch.testing.assert_close(edges.state, state + torch.relu(branch.edge_norm(z)))
+
+
+def test_gated_some_rows_and_the_last_layer():
+    branch, x, edges = gated_case(update=False)
+    state, rows = edges.state, torch.tensor([4, 1])
+    torch.testing.assert_close(branch(x, edges, rows), branch(x, edges)[rows])
+    assert edges.state is state
+    with pytest.raises(ValueError, match="state is missing, expected a vector per edge"):
+        branch(x, Edges(edges.index, None))

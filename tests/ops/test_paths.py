@@ -1,4 +1,4 @@
-"""Shortest paths against scipy and networkx, and on small graphs by hand."""
+"""Shortest paths against scipy and networkx, walks against matrix powers, and both by hand."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,7 +14,7 @@ from support.multigraphs import Graph, batched, edge_tensor, graphs, sparse_grap
 from support.variants import running
 from torch import Tensor
 
-from slicegraph.ops import ShortestPaths, cpu, shortest_paths
+from slicegraph.ops import ShortestPaths, cpu, paths, shortest_paths
 from slicegraph.testing import assert_backends_agree
 
 needs_kernels = pytest.mark.skipif(cpu.problem("cpu") is not None, reason="no C++ kernels")
@@ -316,3 +316,32 @@ EDGES, PTR = edge_tensor([(0, 1)]), torch.tensor([0, 2])
 def test_wrong_arguments_are_named(error: type, message: str, arguments: tuple) -> None:
     with pytest.raises(error, match=f"shortest_paths: {message}"):
         shortest_paths(*arguments)
+
+
+def matrix_powers(graph: Graph, length: int) -> Tensor:
+    """The definition of `random_walks` for one graph, in double precision: `[n * n, length]`."""
+    nodes, edges = graph
+    counts = torch.zeros(nodes, nodes, dtype=torch.float64)
+    for i, j in edges:
+        counts[i, j] += 1
+    step = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    powers = [torch.linalg.matrix_power(step, k) for k in range(length)]
+    return torch.stack(powers, -1).view(nodes * nodes, length)
+
+
+@settings(deadline=None, max_examples=60)
+@given(batch=any_batch, length=st.integers(1, 6), part=st.sampled_from([1, 200, 1 << 24]))
+def test_walks_are_the_powers_of_the_step_matrix(
+    batch: list[Graph], length: int, part: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "_MOST_WALKS", part)  # however many graphs are padded at a time
+        found = paths.random_walks(*batched(batch), length)
+    none = torch.empty(0, length, dtype=torch.float64)
+    expected = torch.cat([none, *(matrix_powers(graph, length) for graph in batch)])
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_walks_of_length_zero_are_an_error() -> None:
+    with pytest.raises(ValueError, match="random_walks: length = 0 must be at least 1"):
+        paths.random_walks(*batched([(1, [])]), 0)
