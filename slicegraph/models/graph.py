@@ -295,7 +295,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.final_norm = NORMS[c.norm](c.channels)
         self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
-        sizes = [max(1, self.readout.out_channels >> n) for n in range(c.head_layers)]
+        sizes = [max(1, c.channels >> n) for n in range(c.head_layers)]
+        sizes[0] = self.readout.out_channels
         self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, sizes, sizes[1:]))
         self.head = torch.nn.Linear(sizes[-1], outputs)
         self.reset_parameters()
