@@ -39,7 +39,22 @@ def _v3(**changed: Any) -> Row:
     return _V3 | changed, _GROUPED
 
 
+_V2 = _size(10, 64) | _GPS
+
+
+def _v2(**changed: Any) -> Row:
+    return _V2 | changed, _FIELD
+
+
 ROWS: dict[str, Row] = _ANCHORS | {
+    "attn": _v2(),
+    "attn, quantile readout": _v2(readout="sum_quantiles"),
+    "quantile_attn": _v2(mixer="quantile_attn"),
+    "quantile_attn, quantile readout": _v2(mixer="quantile_attn", readout="sum_quantiles"),
+    "quantile": _v2(mixer="quantile"),
+    "quantile, quantile readout": _v2(mixer="quantile", readout="sum_quantiles"),
+    "sort_attn": _v2(mixer="sort_attn"),
+    "qkv": _v2(**_size(10, 56), mixer="qkv"),
     "v1": (_size(10, 64) | _OURS, _FIELD),
     "v2": (_size(10, 64) | _GPS, _FIELD),
     "v3": _v3(),

@@ -147,7 +147,7 @@ class ReadoutKind(NamedTuple):
 
     function: Callable[[Tensor, Tensor, int], Tensor]
     token: bool = False  # it reads a row that the model puts in front of every set
-    quantiles: bool = False  # the output has all channels for each quantile
+    parts: Callable[[int], int] = lambda k: 1  # how many times the channels, for k quantiles
 
 
 def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
@@ -163,9 +163,14 @@ READOUTS = {
     "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
     "sum": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="sum")),
     "quantiles": ReadoutKind(
-        lambda x, ptr, k: SliceSortAggregation(k)(x, ptr=ptr, dim=0), quantiles=True
+        lambda x, ptr, k: SliceSortAggregation(k)(x, ptr=ptr, dim=0), parts=lambda k: k
+    ),
+    "sum_quantiles": ReadoutKind(
+        lambda x, ptr, k: torch.cat([READOUTS[name].function(x, ptr, k) for name in _BOTH], 1),
+        parts=lambda k: 1 + k,
     ),
 }
+_BOTH = ("sum", "quantiles")
 SEQUENCE_READOUTS = {
     "cls": READOUTS["token"],
     "mean": READOUTS["mean"],
@@ -181,15 +186,15 @@ class GraphReadout(Layer):
 
     Args:
         channels: the size of a row.
-        readout: ``"token"``, ``"mean"``, ``"sum"`` or ``"quantiles"``, the last by
-            :class:`~slicegraph.nn.SliceSortAggregation`. A graph without rows gives zeros; it has
-            no token.
+        readout: ``"token"``, ``"mean"``, ``"sum"``, ``"quantiles"`` by
+            :class:`~slicegraph.nn.SliceSortAggregation`, or ``"sum_quantiles"``, the last two
+            concatenated. A graph without rows gives zeros; it has no token.
         quantiles: the number :math:`k` of quantiles.
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
-        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``, or
-          ``quantiles * channels``.
+        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``,
+          ``quantiles * channels`` or ``(1 + quantiles) * channels``.
 
     Example:
         >>> readout = GraphReadout(1, "mean")
@@ -204,7 +209,7 @@ class GraphReadout(Layer):
         super().__init__()
         self._check_choice("readout", readout, self.kinds)
         self.readout, self.quantiles = readout, quantiles
-        self.out_channels = channels * (quantiles if self.kinds[readout].quantiles else 1)
+        self.out_channels = channels * self.kinds[readout].parts(quantiles)
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
         """Reads one vector from each set.
