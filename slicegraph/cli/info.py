@@ -11,6 +11,7 @@ from types import ModuleType
 import torch
 
 from slicegraph import __version__
+from slicegraph.extras import PACKAGES, missing, pip_install
 from slicegraph.ops.operator import BACKENDS, choose, problem
 
 _PACKAGES = "torch torch-geometric torch-scatter ogb rdkit numpy lightning triton"
@@ -24,6 +25,7 @@ def run(args: argparse.Namespace) -> None:
     """Print versions, devices and backends; a forced backend that serves no device is an error."""
     print(f"slicegraph {__version__}")
     _section("Versions", _versions())
+    _section("Extras", _extras())
     _section("Devices", _devices())
     device_types = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     failures = []
@@ -52,6 +54,12 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:
             yield package, "not installed"
+
+
+def _extras() -> Iterator[tuple[str, str]]:
+    for extra in PACKAGES:
+        lacking = ", ".join(missing(extra))
+        yield extra, f"{lacking} not installed; {pip_install(extra)}" if lacking else "installed"
 
 
 def _devices() -> Iterator[tuple[str, str]]:
