@@ -87,8 +87,8 @@ def _backends(device_type: str, active: ModuleType | None) -> Iterator[tuple[str
 def _cache() -> Iterator[tuple[str, str]]:
     try:
         folder = Path(import_module("slicegraph.data.datasets.csv").cache_folder())
-    except ImportError:  # tables are prepared in the folder of the data sets
-        yield "folder", "none"
+    except ImportError:
+        yield "folder", f"none without the extra mol; {pip_install('mol')}"
         return
     yield "folder", f"{folder} (SLICEGRAPH_CACHE chooses another)"
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
