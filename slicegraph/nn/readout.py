@@ -158,19 +158,24 @@ def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
 
 
+def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+    return segment(x, ptr, reduce="sum")
+
+
+def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
+    return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
+
+
 READOUTS = {
     "token": ReadoutKind(lambda x, ptr, k: gather_rows(x, ptr[:-1]), token=True),
     "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
-    "sum": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="sum")),
-    "quantiles": ReadoutKind(
-        lambda x, ptr, k: SliceSortAggregation(k)(x, ptr=ptr, dim=0), parts=lambda k: k
-    ),
+    "sum": ReadoutKind(_sum),
+    "quantiles": ReadoutKind(_quantiles, parts=lambda k: k),
     "sum_quantiles": ReadoutKind(
-        lambda x, ptr, k: torch.cat([READOUTS[name].function(x, ptr, k) for name in _BOTH], 1),
+        lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
         parts=lambda k: 1 + k,
     ),
 }
-_BOTH = ("sum", "quantiles")
 SEQUENCE_READOUTS = {
     "cls": READOUTS["token"],
     "mean": READOUTS["mean"],
