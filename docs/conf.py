@@ -6,13 +6,14 @@ from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
 import slicegraph
 
 project = "slicegraph"
-author = "The slicegraph authors"
+author = copyright = "The slicegraph authors"
 version = release = slicegraph.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
@@ -62,9 +63,11 @@ def _visit_block(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-def _name_of_file(app: Sphinx, env: Any, node: nodes.Element, text: nodes.Node) -> Any:
-    """Leave out the links of the README to files of the source, which are not on the site."""
-    return text if (Path(app.srcdir).parent / node["reftarget"]).is_file() else None
+def _drop_source_links(app: Sphinx, document: nodes.document) -> None:
+    """Keep only the text of the README's links to files of the source, which the site lacks."""
+    for node in list(document.findall(addnodes.pending_xref)):
+        if (Path(app.srcdir).parent / node["reftarget"]).is_file():
+            node.replace_self(node.children)
 
 
 def _check_offline(app: Sphinx, exception: Exception | None) -> None:
@@ -79,5 +82,5 @@ def _check_offline(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
-    app.connect("missing-reference", _name_of_file)
+    app.connect("doctree-read", _drop_source_links)
     app.connect("build-finished", _check_offline)

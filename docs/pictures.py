@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from torch_geometric.data import Batch
@@ -31,7 +30,6 @@ WIDTH = 5.6  # inches: letters stay readable on a phone
 MOLECULE = "CC(O)Cc1ccco1"
 SETS = ("CCO", "CC(C)=O", MOLECULE)
 BLUES = LIGHT.ramp(LIGHT.background, LIGHT.first)
-BOTH = LIGHT.ramp(LIGHT.second, LIGHT.background, LIGHT.first)
 ATOM_COLOURS = {"C": LIGHT.text, "O": "#c0392b", "N": "#2b6cb0"}
 STYLE = {
     "font.size": 10,
@@ -47,23 +45,9 @@ STYLE = {
 }
 
 
-def arrow(figure: Figure, start: tuple[float, float], end: tuple[float, float]) -> None:
-    patch = FancyArrowPatch(
-        start,
-        end,
-        transform=figure.transFigure,
-        arrowstyle="-|>",
-        mutation_scale=14,
-        color=LIGHT.muted,
-    )
-    figure.add_artist(patch)
-
-
-def heat(axes: Axes, values: Any, title: str, colours: Any = BOTH, centred: bool = True) -> None:
-    """Draw a matrix as coloured cells, white at zero."""
-    values = np.asarray(values, dtype=float)
-    limit = float(np.abs(values).max()) or 1.0
-    axes.imshow(values, cmap=colours, vmin=-limit if centred else 0, vmax=limit, aspect="auto")
+def heat(axes: Axes, values: Any, title: str) -> None:
+    """Draw a matrix of positive numbers as coloured cells, white at zero."""
+    axes.imshow(values, cmap=BLUES, vmin=0, aspect="auto")
     axes.set_title(title)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -71,7 +55,7 @@ def heat(axes: Axes, values: Any, title: str, colours: Any = BOTH, centred: bool
 
 def draw_sort() -> Figure:
     """Project a set and sort every channel: the same numbers, and one permutation a channel."""
-    torch.manual_seed(3)
+    torch.manual_seed(5)
     rows, channels = 6, 4
     layer = SliceSort(8, channels, out_proj=False)
     x = torch.randn(rows, 8)
@@ -81,12 +65,12 @@ def draw_sort() -> Figure:
     sources = torch.stack([implicit_permutation(order, values, c) for c in range(channels)], 1)
     colours = matplotlib.colormaps["viridis"].resampled(rows)
 
-    figure = Figure(figsize=(WIDTH, 5.4))
-    upper = figure.subfigures(2, 1, height_ratios=[3, 2])
-    left, right = upper[0].subplots(1, 2, gridspec_kw={"wspace": 0.35})
+    figure = Figure(figsize=(WIDTH, 5), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, height_ratios=[3, 2])
+    left, right = upper.subplots(1, 2)
     start = torch.arange(rows).unsqueeze(1).expand(rows, channels)
     for axes, numbers, origin, title in (
-        (left, values, start, "$V = X\\,W_V$, a colour for each row"),
+        (left, values, start, "$V = X\\,W_V$, a colour a row"),
         (right, ordered, sources, "Sort$_{\\rm col}(V)$"),
     ):
         axes.imshow(origin, cmap=colours, vmin=0, vmax=rows - 1, aspect="auto", alpha=0.75)
@@ -94,11 +78,12 @@ def draw_sort() -> Figure:
             light = int(origin[i, c]) < rows / 2
             axes.text(c, i, f"{value:.2f}", ha="center", va="center", color="w" if light else "k")
         axes.set_title(title)
-        axes.set_xticks(range(channels), [f"channel {c + 1}" for c in range(channels)], fontsize=7)
-        axes.set_yticks(range(rows), [f"{i + 1}" for i in range(rows)])
+        axes.set_xticks(range(channels), range(1, channels + 1))
+        axes.set_yticks(range(rows), range(1, rows + 1))
+        axes.set_xlabel("channel")
+        axes.set_ylabel("row")
         axes.tick_params(length=0)
-    arrow(upper[0], (0.485, 0.5), (0.54, 0.5))
-    for c, axes in enumerate(upper[1].subplots(1, channels)):
+    for c, axes in enumerate(lower.subplots(1, channels)):
         matrix = torch.nn.functional.one_hot(sources[:, c], rows)
         axes.imshow(matrix, cmap=BLUES, vmin=0, vmax=1)
         axes.set_title(f"$P_{c + 1}$")
@@ -110,9 +95,6 @@ def draw_sort() -> Figure:
 
 def draw_molecule(axes: Axes, smiles: str) -> None:
     molecule = Chem.MolFromSmiles(smiles)
-    # The atoms of the graph are in canonical order: number them as the model does.
-    ranks = list(Chem.CanonicalRankAtoms(molecule))
-    molecule = Chem.RenumberAtoms(molecule, [ranks.index(i) for i in range(len(ranks))])
     rdDepictor.Compute2DCoords(molecule)
     places = molecule.GetConformer().GetPositions()[:, :2]
     for bond in molecule.GetBonds():
@@ -132,8 +114,8 @@ def test_scores(run: Path) -> tuple[np.ndarray, np.ndarray]:
     """The labels and the predictions of the test molecules of a run."""
     with (run / "predictions" / "test.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    label = next(name for name in rows[0] if f"{name}_pred" in rows[0])
-    pairs = np.array([(float(row[label]), float(row[f"{label}_pred"])) for row in rows])
+    name = next(name.removesuffix("_true") for name in rows[0] if name.endswith("_true"))
+    pairs = np.array([(float(row[f"{name}_true"]), float(row[f"{name}_pred"])) for row in rows])
     return pairs[:, 0], pairs[:, 1]
 
 
@@ -151,18 +133,23 @@ def draw_path(run: Path, model: Any) -> Figure:
     draw_molecule(axes[0], MOLECULE)
     axes[0].set_title(f"1  SMILES to graph\n{MOLECULE}")
     distance = batch.pair_distance.view(atoms, atoms)
-    heat(axes[1], distance, "2  distances of the atoms, in bonds", BLUES, centred=False)
+    heat(axes[1], distance, "2  distances in bonds")
     for (i, j), hops in np.ndenumerate(distance.numpy()):
         colour = "w" if hops > distance.max() / 2 else LIGHT.text
         axes[1].text(j, i, hops, ha="center", va="center", fontsize=7, color=colour)
-    heat(axes[2], weights, "3  softmax(S + E), head 1", BLUES, centred=False)
-    heat(axes[3], first.unordered[:, shown], "4  A = softmax(S + E) V, 12 channels")
-    heat(axes[4], first.ordered[:, shown], "5  every channel of A sorted")
+    heat(axes[2], weights, "3  softmax(S + E), head 1")
+    # Each channel from its minimum, white, to its maximum: the order is what there is to see.
+    low, high = first.unordered.amin(0), first.unordered.amax(0)
+    for axis, rows, title in (
+        (axes[3], first.unordered, "4  A = softmax(S + E) V"),
+        (axes[4], first.ordered, "5  every channel of A sorted"),
+    ):
+        heat(axis, ((rows - low) / (high - low))[:, shown], title)
     labels, predictions = test_scores(run)
     error = float(np.abs(labels - predictions).mean())
     axes[5].plot(labels, predictions, ".", markersize=2, color=LIGHT.first, alpha=0.5)
     axes[5].axline((labels[0], labels[0]), slope=1, color=LIGHT.muted, linewidth=1)
-    axes[5].set_title(f"6  readout, head, metric: MAE {error:.3f}")
+    axes[5].set_title(f"6  readout and metric: MAE {error:.3f}")
     axes[5].set_xlabel("label")
     axes[5].set_ylabel("prediction")
     for axis in axes[1:5]:
