@@ -35,7 +35,7 @@ COPY --from=build /opt/slicegraph /opt/slicegraph
 ENV PATH=/opt/slicegraph/bin:$PATH \
     SLICEGRAPH_CACHE=/tmp/slicegraph \
     MPLCONFIGDIR=/tmp/matplotlib
-USER slicegraph
+USER 1000
 WORKDIR /work
 ENTRYPOINT ["slicegraph"]
 CMD ["--help"]

@@ -43,7 +43,7 @@ lint: $(VENV)/installed-dev
 
 # A warning is an error: a broken link, a docstring that cannot be read, a page without a link to it.
 docs: $(VENV)/installed-docs
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs build/docs
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
 	@echo "site: build/docs/index.html"
 
 $(VENV)/created:

@@ -1,6 +1,7 @@
 """The documentation: `make docs` builds it into build/docs, without a network."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ suppress_warnings = ["myst.header"]  # the tables that benchmarks write begin at
 
 # Only the names of `__all__`, which mostly come from the files of a folder.
 autodoc_default_options = {"members": True, "imported-members": True}
-autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # not those of torch
 autodoc_typehints_format = "short"
 maximum_signature_line_length = 80
 default_role = "literal"  # single backticks in docstrings
@@ -46,10 +47,10 @@ _LOADED = re.compile(
 def _mathml(node: nodes.math | nodes.math_block) -> str:
     """Convert a formula to MathML, which every current browser draws by itself."""
     block = isinstance(node, nodes.math_block)
-    # Rows of a formula without an environment are those of an `aligned` one.
-    text = node.astext()
+    # The converter sets no space next to log, and knows neither \_ nor rows without an environment.
+    text = node.astext().replace(r"\log", r"\,\log\,").replace(r"\_", "_")
     if r"\\" in text and r"\begin" not in text:
-        text = rf"\begin{{aligned}}{text}\end{{aligned}}"
+        text = rf"\begin{{align*}}{text}\end{{align*}}"
     return convert(text, display="block" if block else "inline")
 
 
@@ -70,6 +71,16 @@ def _drop_source_links(app: Sphinx, document: nodes.document) -> None:
             node.replace_self(node.children)
 
 
+def _check_reference(app: Sphinx, exception: Exception | None) -> None:
+    """Warn about public names without an entry: autodoc leaves out what has no docstring."""
+    found = {name.rpartition(".")[2] for name in app.env.domains.python_domain.objects}
+    for page in sorted(Path(app.srcdir, "api").glob("*.rst")):
+        if page.stem != "index":
+            module = import_module(f"slicegraph.{page.stem}")
+            for name in set(module.__all__) - found:
+                _log.warning("%s.%s is not in the reference", module.__name__, name)
+
+
 def _check_offline(app: Sphinx, exception: Exception | None) -> None:
     """Warn about everything that a page would load from a network; links may lead anywhere."""
     if exception is not None or app.builder.name != "html":
@@ -83,4 +94,5 @@ def _check_offline(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("doctree-read", _drop_source_links)
+    app.connect("build-finished", _check_reference)
     app.connect("build-finished", _check_offline)
