@@ -10,7 +10,7 @@ BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.p
 # What is tested is what is installed in the venv.
 unexport PYTHONPATH
 
-.PHONY: demo test test-scatter test-extras lint clean
+.PHONY: demo test test-scatter test-extras lint docs clean
 
 # Every demo has a folder of its own.
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
@@ -41,6 +41,11 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A warning is an error: a broken link, a docstring that cannot be read, a page without a link to it.
+docs: $(VENV)/installed-docs
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs build/docs
+	@echo "site: build/docs/index.html"
+
 $(VENV)/created:
 	$(PYTHON) -m venv --clear $(VENV)
 	touch $@
@@ -52,6 +57,10 @@ $(VENV)/installed: $(VENV)/created $(BUILD)
 $(VENV)/installed-dev: $(VENV)/created $(BUILD)
 	$(INSTALL) -e ".[test,lint]"
 	touch $(VENV)/installed $@
+
+$(VENV)/installed-docs: $(VENV)/created $(BUILD)
+	$(INSTALL) -e ".[all,docs]"
+	touch $@
 
 $(VENV)/installed-scatter: $(VENV)/installed-dev
 	$(INSTALL) setuptools wheel

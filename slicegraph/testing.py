@@ -151,7 +151,7 @@ def assert_backends_agree(
 
     Args:
         function: a module, or any function that returns a tensor or a tuple of tensors.
-        *args, **kwargs: its arguments. Gradients are compared for those that are tensors of
+        args, kwargs: its arguments. Gradients are compared for those that are tensors of
             floating-point numbers, and for the parameters of a module.
         rtol, atol: 0 by default, as the backends are equal to the bit; a function whose order of
             summation changes from run to run needs more.

@@ -68,7 +68,8 @@ class Config:
         return ValueError(f"{type(self).__name__}: {name} = {getattr(self, name)!r}{problem}")
 
 
-MODELS: dict[str, tuple[type["Model"], type[Config]]] = {}  # for `load`, by name
+MODELS: dict[str, tuple[type["Model"], type[Config]]] = {}
+"""The class and the configuration of each model by name, for :func:`load`."""
 
 
 class Model(Layer):
