@@ -92,7 +92,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4)
 steps = arguments.epochs * len(train)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=steps, pct_start=0.1)
 sign = -1 if regression else 1  # a small RMSE is good, a large area or precision is
-best, start = (-float("inf"), float("nan"), float("nan"), 0), time.perf_counter()
+best, start = (-sign * float("inf"), float("nan"), 0), time.perf_counter()
 for epoch in range(1, arguments.epochs + 1):
     model.train()
     for batch in train:
@@ -101,9 +101,9 @@ for epoch in range(1, arguments.epochs + 1):
         loss_of(model(batch), batch.y.float()).backward()
         optimizer.step()
         schedule.step()
-    found = score(valid), score(test)
-    best = max(best, (sign * found[0], *found, epoch))
-    print(f"epoch {epoch}: valid {found[0]:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
-_, on_valid, on_test, epoch = best
-result = f"{metric} valid {on_valid:.4f}, test {on_test:.4f}"
-print(f"{arguments.name}: {result} (epoch {epoch} of {arguments.epochs})")
+    found = score(valid)
+    if sign * found > sign * best[0]:
+        best = found, score(test), epoch
+    print(f"epoch {epoch}: valid {found:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
+result = f"{metric} valid {best[0]:.4f}, test {best[1]:.4f}"
+print(f"{arguments.name}: {result} (epoch {best[2]} of {arguments.epochs})")

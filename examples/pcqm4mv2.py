@@ -80,10 +80,10 @@ for epoch in range(1, arguments.epochs + 1):
     print(f"epoch {epoch}: valid {error:.4f} eV, {time.perf_counter() - start:.0f} s", flush=True)
 model.load_state_dict(weights)
 y_pred, rows = predict(test), parts[test_split]
-hidden = f"{test_split} {len(y_pred):,} predictions without public labels"
-print(
-    f"{arguments.name}: MAE valid {best[0]:.4f} eV, {hidden} (epoch {best[1]} of {arguments.epochs})"
+result = (
+    f"MAE valid {best[0]:.4f} eV, {test_split} {len(y_pred):,} predictions without public labels"
 )
+print(f"{arguments.name}: {result} (epoch {best[1]} of {arguments.epochs})")
 if arguments.submission:
     try:
         options = (test_split, y_pred, rows, rows, arguments.submission)

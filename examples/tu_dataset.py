@@ -1,9 +1,9 @@
 """Classify the graphs of a TUDataset, such as MUTAG, by cross-validation.
 
-Each layer adds messages along the edges (GINConv) and SliceSortAttention; SliceSortAggregation reads
-quantiles of the sorted channels. Both take O(N log N), so that large graphs fit. In turn each fold
-is the test set and the next one the validation set, which chooses the epoch; folds have the same
-shares of the classes. Nodes without features get PyG's local degree profile.
+Each layer adds messages along the edges (GINConv) and SliceSortAttention; SliceSortAggregation
+reads quantiles of the sorted channels. Both take O(N log N), so that large graphs fit. In turn each
+fold is the test set and the next one the validation set, which chooses the epoch; the folds have
+the same shares of the classes. Nodes without features get PyG's local degree profile.
 Run: python examples/tu_dataset.py --name PROTEINS
 """
 
@@ -64,7 +64,9 @@ def accuracy(model: Net, loader: DataLoader) -> float:
     return float(torch.cat(right).float().mean())
 
 
-def train(model: Net, train: DataLoader, valid: DataLoader, test: DataLoader) -> tuple[float, float]:
+def train(
+    model: Net, train: DataLoader, valid: DataLoader, test: DataLoader
+) -> tuple[float, float]:
     """Return the accuracy on valid and on test, at the epoch with the best one on valid."""
     optimizer, best = torch.optim.AdamW(model.parameters(), lr=1e-3), (-1.0, 0.0)
     for _ in range(arguments.epochs):
@@ -84,8 +86,8 @@ try:
 except OSError as error:
     folder = Path(arguments.root, arguments.name, "raw")
     sys.exit(
-        f"{arguments.name} is not in {folder} and cannot be downloaded ({error}); check the name and "
-        f"the network, or put the files of {TUDataset.url}/{arguments.name}.zip there"
+        f"{arguments.name} is not in {folder} and cannot be downloaded ({error}); check the name "
+        f"and the network, or put the files of {TUDataset.url}/{arguments.name}.zip there"
     )
 if dataset.num_features == 0:
     dataset.transform = LocalDegreeProfile()

@@ -40,14 +40,13 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 def read_npz(split: str) -> list[Data]:
     """Read the graphs of a split, whose atoms and bonds follow one another in the file."""
     with np.load(arguments.npz) as file:
-        names = ("x", "edge_index", "edge_attr", "num_nodes", "num_edges", "y")
-        arrays = {name: torch.from_numpy(file[f"{split}_{name}"]) for name in names}
-    nodes, edges = arrays["num_nodes"].tolist(), arrays["num_edges"].tolist()
-    x = arrays["x"].long().view(-1, 1).split(nodes)
-    edge_index = arrays["edge_index"].long().split(edges, dim=1)  # numbers atoms within a graph
-    edge_attr = arrays["edge_attr"].long().split(edges)
-    graphs = zip(x, edge_index, edge_attr, arrays["y"].float().split(1), strict=True)
-    return [Data(x=x, edge_index=i, edge_attr=a, y=y) for x, i, a, y in graphs]
+        names = ("x", "edge_index", "edge_attr", "y", "num_nodes", "num_edges")
+        x, index, attr, y, *sizes = (torch.from_numpy(file[f"{split}_{name}"]) for name in names)
+    nodes, edges = (size.tolist() for size in sizes)
+    x, attr = x.long().view(-1, 1).split(nodes), attr.long().split(edges)
+    index = index.long().split(edges, dim=1)  # atoms are numbered within their graph
+    graphs = zip(x, index, attr, y.float().split(1), strict=True)
+    return [Data(x=x, edge_index=index, edge_attr=attr, y=y) for x, index, attr, y in graphs]
 
 
 def read(split: str) -> list[Data]:
@@ -105,7 +104,7 @@ model = Net().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-5)
 steps = arguments.epochs * len(train)
 schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=steps, pct_start=0.1)
-best, start = (float("inf"), float("inf"), 0), time.perf_counter()
+best, start = (float("inf"), float("nan"), 0), time.perf_counter()
 for epoch in range(1, arguments.epochs + 1):
     model.train()
     for batch in train:
@@ -114,7 +113,8 @@ for epoch in range(1, arguments.epochs + 1):
         (model(batch) - batch.y).abs().mean().backward()
         optimizer.step()
         schedule.step()
-    best = min(best, (error(valid), error(test), epoch))
-    print(f"epoch {epoch}: best valid {best[0]:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
-name = arguments.npz or arguments.name
-print(f"{name}: MAE valid {best[0]:.4f}, test {best[1]:.4f} (epoch {best[2]} of {arguments.epochs})")
+    if (found := error(valid)) < best[0]:
+        best = found, error(test), epoch
+    print(f"epoch {epoch}: valid {found:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
+result = f"MAE valid {best[0]:.4f}, test {best[1]:.4f} (epoch {best[2]} of {arguments.epochs})"
+print(f"{arguments.npz or arguments.name}: {result}")
