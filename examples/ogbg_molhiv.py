@@ -78,15 +78,16 @@ def score(loader: DataLoader) -> float:
 try:
     dataset = open_ogb(arguments.name, arguments.root)
 except (OSError, ValueError) as error:
-    sys.exit(f"{arguments.name} cannot be read: {error}")
+    sys.exit(str(error))  # what is missing, and where to get it
 evaluator, metric = Evaluator(arguments.name), dataset.eval_metric
 regression, parts = dataset.task_type == "regression", dataset.get_idx_split()
 train, valid, test = (
     DataLoader(dataset[parts[part]], batch_size=64, shuffle=part == "train")
     for part in ("train", "valid", "test")
 )
-deviation, mean = torch.std_mean(dataset.y[parts["train"]].float(), dim=0)
-deviation, mean = deviation.to(device), mean.to(device)
+y = dataset.y[parts["train"]].float().to(device)
+mean = y.nanmean(0)
+deviation = (y - mean).square().nanmean(0).sqrt()
 model = Net(dataset.num_tasks).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4)
 steps = arguments.epochs * len(train)

@@ -50,7 +50,7 @@ def predict(loader: DataLoader) -> Tensor:
 try:
     dataset = open_ogb(arguments.name, arguments.root)
 except (OSError, ValueError) as error:
-    sys.exit(f"{arguments.name} cannot be read: {error}")
+    sys.exit(str(error))  # what is missing, and where to get it
 evaluator, test_split = EVALUATORS[arguments.name]
 parts, y = dataset.get_idx_split(), dataset.y
 train, valid, test = (

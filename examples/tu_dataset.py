@@ -89,6 +89,8 @@ except OSError as error:
         f"{arguments.name} is not in {folder} and cannot be downloaded ({error}); check the name "
         f"and the network, or put the files of {TUDataset.url}/{arguments.name}.zip there"
     )
+if dataset.y.is_floating_point():
+    sys.exit(f"{arguments.name} has numbers to predict, expected a data set with classes")
 if dataset.num_features == 0:
     dataset.transform = LocalDegreeProfile()
 y, order = dataset.y, torch.randperm(len(dataset))
