@@ -18,19 +18,24 @@ from slicegraph.models import SequenceSliceformer, SequenceSliceformerConfig
 from slicegraph.tasks.generated import TOKENS, decode, generate_listops
 from slicegraph.tasks.store import Sequences, pad
 
+SHORT, TEST, BATCH_SIZE, TIMED_STEPS = 40, 1000, 64, 4
 parser = argparse.ArgumentParser(description="learn ListOps by sorting and by attention")
-parser.add_argument("--steps", type=int, default=400, help="training steps (default: 400)")
+parser.add_argument("--epochs", type=int, default=1, help="training epochs (default: 1)")
+parser.add_argument(
+    "--expressions", type=int, default=25600, help="training expressions (default: 25600)"
+)
 parser.add_argument(
     "--lengths", type=int, nargs="+", default=[500, 1000, 2000], help="tokens of the timed steps"
 )
 arguments = parser.parse_args()
-if min(arguments.steps, *arguments.lengths) < 1:
-    parser.error(f"--steps {arguments.steps} --lengths {arguments.lengths}, expected at least 1")
+if min(arguments.epochs, *arguments.lengths) < 1:
+    parser.error(f"--epochs {arguments.epochs} --lengths {arguments.lengths}, expected at least 1")
+if arguments.expressions < BATCH_SIZE:
+    parser.error(f"--expressions {arguments.expressions}, expected at least {BATCH_SIZE}, a batch")
 FORMULAS = {
     "sort": {"mixer": "sort", "order": "interleave"},
     "attention": {"mixer": "qkv"},
 }
-SHORT, TEST, TIMED_STEPS = 40, 1000, 4
 torch.set_num_threads(1)
 
 
@@ -54,13 +59,16 @@ def tensors(lists: Sequences, first: int, last: int) -> tuple[Tensor, Tensor, Te
     return torch.from_numpy(x).long(), torch.from_numpy(mask), torch.from_numpy(y).long()
 
 
-def train(model: SequenceSliceformer, lists: Sequences, batch_size: int, lr: float) -> float:
-    """Train for one pass over the lists; return the seconds per step."""
+def train(
+    model: SequenceSliceformer, lists: Sequences, batch_size: int, lr: float, epochs: int = 1
+) -> float:
+    """Train for some passes over the lists; return the seconds per step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
-    steps = len(lists) // batch_size
+    firsts = epochs * list(range(0, len(lists) - batch_size + 1, batch_size))
+    steps = len(firsts)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=lr, total_steps=steps)
     start = time.perf_counter()
-    for first in range(0, steps * batch_size, batch_size):
+    for first in firsts:
         x, mask, y = tensors(lists, first, first + batch_size)
         optimizer.zero_grad()
         functional.cross_entropy(model(x, mask), y).backward()
@@ -69,14 +77,14 @@ def train(model: SequenceSliceformer, lists: Sequences, batch_size: int, lr: flo
     return (time.perf_counter() - start) / steps
 
 
-short = generate_listops(64 * arguments.steps + TEST, min_length=2, max_length=SHORT, max_depth=3)
+short = generate_listops(arguments.expressions + TEST, min_length=2, max_length=SHORT, max_depth=3)
 learnt = Sequences(short.elements, short.ptr[TEST:], short.labels[TEST:])
 x, mask, y = tensors(short, 0, TEST)
 print(f"{len(learnt):,} expressions of up to {SHORT - 1} tokens, such as")
 print("".join(f"  {decode(text)} = {value}\n" for text, value in zip(short, y[:2], strict=False)))
 for name, formula in FORMULAS.items():
     model = new_model(SHORT, **formula)
-    train(model, learnt, batch_size=64, lr=3e-3)
+    train(model, learnt, BATCH_SIZE, lr=3e-3, epochs=arguments.epochs)
     with torch.no_grad():
         right = (model.eval()(x, mask).argmax(1) == y).float().mean()
     print(f"{name:10} {right:6.1%} of {TEST:,} new ones are right", flush=True)

@@ -166,6 +166,7 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "num_targets": task.num_targets,
         "task": task.kind,
+        "task_level": "graph",
         "target_names": task.target_names,
         "unit": data.unit,
         "class_names": tuple(getattr(task, "class_names", ())),

@@ -25,6 +25,7 @@ from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
     *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
+    "task_level",
 )
 
 

@@ -5,6 +5,7 @@ import torch
 from models.small_graphs import disconnected_graph, equal_graph, random_graph, renumbered
 from torch import Tensor
 from torch.nn import Linear
+from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
@@ -344,6 +345,29 @@ def test_a_prediction_for_each_node(readout, mixer):
     tree = random_graph(7, extra_edges=0)
     perm = torch.arange(7).flip(0)
     torch.testing.assert_close(found(renumbered(tree, perm)), found(tree)[perm])
+
+
+@pytest.mark.parametrize("readout", ["token", "mean"])
+@pytest.mark.parametrize("mixer", ["quantile_attn", "sort"])
+def test_the_masks_of_a_batch_choose_the_nodes_of_each_graph(mixer, readout):
+    options = {"task_level": "node", "task": "multiclass", "num_classes": 3, "mixer": mixer}
+    found, graphs = model(readout=readout, **options, **TINY), some_graphs()
+    for number, graph in enumerate(graphs):
+        graph.train_mask = torch.arange(graph.num_nodes) % 2 == number % 2
+        graph.y = torch.arange(graph.num_nodes) % 3
+    assert not graphs[1].train_mask.any()  # a graph without a node to train on
+
+    def loss(data: Data) -> Tensor:
+        scores = found(data).squeeze(1)[data.train_mask]
+        return cross_entropy(scores, data.y[data.train_mask], reduction="sum")
+
+    def gradients(parts: list[Data]) -> list[Tensor]:
+        found.zero_grad()
+        torch.stack([loss(part) for part in parts]).sum().backward()
+        return [parameter.grad.clone() for parameter in found.parameters()]
+
+    together = gradients([Batch.from_data_list(graphs)])
+    torch.testing.assert_close(together, gradients(graphs), rtol=1e-3, atol=1e-5)
 
 
 def test_every_node_has_a_gradient_and_classes_of_its_own():

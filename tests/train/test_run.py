@@ -105,6 +105,7 @@ def test_a_metric_that_is_not_defined_is_found_before_training(tmp_path):
         ({"accumulate": 3}, "batch_size = 8 cannot be shared"),
         ({"init": "nowhere"}, "no model in nowhere"),
         ({"model": {"num_targets": 2}}, "model.num_targets is decided by the data"),
+        ({"model": {"task_level": "node"}}, "model.task_level is decided by the data"),
     ],
 )
 def test_settings_that_do_not_fit_leave_no_folder(tmp_path, settings, message):
