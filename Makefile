@@ -46,7 +46,7 @@ $(VENV)/created:
 	touch $@
 
 $(VENV)/installed: $(VENV)/created $(BUILD)
-	$(INSTALL) -e .
+	$(INSTALL) -e ".[all]"
 	touch $@
 
 $(VENV)/installed-dev: $(VENV)/created $(BUILD)

@@ -23,7 +23,6 @@ from slicegraph.data.datasets import qm9
 from slicegraph.data.smiles import SmilesError, read_smiles
 from slicegraph.data.splits import random_split
 from slicegraph.metrics import Evaluator, counted, evaluator
-from slicegraph.transforms import StructuralEncoding
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Graphs:
     def sizes(self) -> np.ndarray:
         return np.diff(self.ptr)
 
-    def batch(self, chosen: list[int] | np.ndarray, encode: StructuralEncoding | None) -> Data:
+    def batch(self, chosen: list[int] | np.ndarray, encode: Callable[[Data], Data] | None) -> Data:
         """Join some graphs into one `Data` with ``ptr``, and encode it."""
         nodes, ptr = _rows(self.ptr, chosen)
         edges, edge_ptr = _rows(self.edge_ptr, chosen)

@@ -7,7 +7,6 @@ from statistics import mean
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import StrMethodFormatter
 
 from benchmarks.json_lines import Line
 from benchmarks.published_data import Task
@@ -40,10 +39,9 @@ def write_figure(lines: list[Line], task: Task, published: dict[str, float], fil
     hours, sizes, curves = figure.subplots(1, 3)
     _draw_points(hours, groups, lambda line: line["cpu_hours"], published)
     _dress(hours, "CPU hours of training", f"test {task.metric_name}")
-    hours.set_xscale("log")
-    _draw_points(sizes, groups, lambda line: line["parameters"], published)
-    _dress(sizes, "parameters", f"test {task.metric_name}")
-    sizes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    hours.set_xlim(left=0)
+    _draw_points(sizes, groups, lambda line: line["parameters"] / 1000, published)
+    _dress(sizes, "thousand parameters", f"test {task.metric_name}")
     for colour, ((name, _), runs) in enumerate(groups.items()):
         for line in runs:
             curve = line.get("curve", [])
@@ -64,14 +62,16 @@ def _draw_points(
         axes.axhline(score, color=LIGHT.muted, linewidth=0.8, linestyle=":")
         place = {"xy": (0.01, score), "xycoords": ("axes fraction", "data")}
         axes.annotate(name, **place, va="bottom", fontsize=FONT - 1.5, color=LIGHT.muted)
+    places = [mean(x(line) for line in runs) for runs in groups.values()]
     for colour, ((name, _), runs) in enumerate(groups.items()):
-        scores = [line["test"] for line in runs]
-        middle, place = mean(scores), mean(x(line) for line in runs)
+        scores, place = [line["test"] for line in runs], places[colour]
+        middle, right = mean(scores), place > (min(places) + max(places)) / 2
         bars = [[middle - min(scores)], [max(scores) - middle]]
         axes.errorbar(place, middle, bars, fmt="o", color=f"C{colour % 10}", markersize=5)
         axes.annotate(
-            *(name, (place, middle), (6, 0)),
+            *(name, (place, middle), (-6 if right else 6, 0)),
             textcoords="offset points",
+            ha="right" if right else "left",
             va="center",
             fontsize=FONT - 1.5,
             color=LIGHT.text,

@@ -33,6 +33,13 @@ def _v3(**changed: Any) -> Row:
     return _V3 | changed, _GROUPED
 
 
+_V2 = _size(10, 64) | _GPS
+
+
+def _v2(**changed: Any) -> Row:
+    return _V2 | changed, _FIELD
+
+
 _ZINC: dict[str, Row] = {
     "graphormer-slim (ours)": (_SLIM, _SLIM_RECIPE),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 21}, _FIELD),
@@ -121,37 +128,45 @@ ROWS: dict[str, dict[str, Row]] = {
 code and GPS in PyG's are published models that we train ourselves."""
 
 
-_POOLED: dict[str, Fields] = {
-    "no sort, mean": {"readout": "mean"},
-    "no sort, sum": {"readout": "sum"},
-    "no sort, attention pooling": {"kind": "attention pooling"},
-    "no sort, multi-aggregation": {"kind": "multi aggregation", "readout": "quantiles"},
-    "sort in the readout": {"readout": "quantiles"},
-    "sort in the layers": {"mixer": "quantile_attn"},
-    "sort in both": {"mixer": "quantile_attn", "readout": "quantiles"},
-    "sort_attn": {"mixer": "sort_attn"},
-    "qkv": {"mixer": "qkv"},
+_SORT_STUDY: dict[str, Row] = {
+    "attn": _v2(),
+    "attn, mean": _v2(readout="mean"),
+    "attn, attention pooling": _v2(kind="attention pooling"),
+    "attn, multi-aggregation": _v2(kind="multi aggregation", readout="quantiles"),
+    "attn, quantile readout": _v2(readout="sum_quantiles"),
+    "quantile_attn": _v2(mixer="quantile_attn"),
+    "quantile_attn, quantile readout": _v2(mixer="quantile_attn", readout="sum_quantiles"),
+    "quantile": _v2(mixer="quantile"),
+    "quantile, quantile readout": _v2(mixer="quantile", readout="sum_quantiles"),
+    "sort_attn": _v2(mixer="sort_attn"),
+    "qkv": _v2(**_size(10, 56), mixer="qkv"),
 }
 
-
-def _same_size(base: Fields, widths: tuple[int, ...], recipe: Recipe) -> dict[str, Row]:
-    """Return the rows with feed-forward parts by which all have as many parameters as `qkv`."""
-    return {
-        name: (base | changed | {"ffn_channels": width}, recipe)
-        for (name, changed), width in zip(_POOLED.items(), widths, strict=True)
-    }
-
+_LONG_SORT_STUDY: dict[str, Row] = {  # the feed-forward parts make up for the parameters of others
+    "attn": _peptides(ffn_channels=228),
+    "attn, sum": _peptides(readout="sum", ffn_channels=228),
+    "attn, attention pooling": _peptides(kind="attention pooling", ffn_channels=222),
+    "attn, multi-aggregation": _peptides(
+        kind="multi aggregation", readout="quantiles", ffn_channels=216
+    ),
+    "attn, quantile readout": _peptides(readout="quantiles", ffn_channels=216),
+    "quantile_attn": _peptides(mixer="quantile_attn", ffn_channels=226),
+    "quantile_attn, quantile readout": _peptides(
+        mixer="quantile_attn", readout="quantiles", ffn_channels=213
+    ),
+    "quantile": _peptides(mixer="quantile", ffn_channels=227),
+    "quantile, quantile readout": _peptides(
+        mixer="quantile", readout="quantiles", ffn_channels=214
+    ),
+    "sort_attn": _peptides(mixer="sort_attn", ffn_channels=228),
+    "qkv": _peptides(mixer="qkv", ffn_channels=152),
+}
 
 STUDIES: dict[str, dict[str, dict[str, Row]]] = {
-    "sort": {
-        "zinc": _same_size(_V3, (192, 192, 189, 145, 145, 190, 142, 192, 128), _GROUPED),
-        "peptides-func": _same_size(
-            _PEPTIDES_BASE, (228, 228, 222, 152, 152, 226, 149, 228, 152), _LONG
-        ),
-    },
+    "sort": {"zinc": _SORT_STUDY, "peptides-func": _LONG_SORT_STUDY},
 }
 """Rows that answer one question, by study and data set. `sort`: what sorting is worth, in a model
-that differs in nothing else and has the same number of parameters."""
+that differs in nothing else and has about as many parameters."""
 
 
 def rows_of(data: str) -> dict[str, Row]:

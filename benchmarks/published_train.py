@@ -8,7 +8,7 @@ import fcntl
 import math
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from benchmarks.published_data import TASKS, Splits
 from benchmarks.published_models import count_parameters, make_model
 from slicegraph.data.batch import SizeGroupedBatchSampler
+from slicegraph.ops.paths import random_walks
 from slicegraph.train.machine import freed_memory_kept
 from slicegraph.train.module import parameter_groups
 from slicegraph.transforms import StructuralEncoding
@@ -87,6 +89,20 @@ class Run:
         return "_".join(words).replace(" ", "-").replace("/", "-") + ".pt"
 
 
+def encoding_of(model: Any) -> Callable[[Data], Data]:
+    """Return what computes the structure that a model reads: distances and paths, walks, nothing."""
+    c = model.config
+    if getattr(model, "structural_bias", None) is not None:
+        return StructuralEncoding(c.max_distance, c.max_hops, c.walk_length)
+
+    def add_walks(data: Data) -> Data:
+        if c.walk_length:
+            data.pair_walk = random_walks(data.edge_index, data.ptr, c.walk_length)
+        return data
+
+    return add_walks
+
+
 class Training:
     """A run that can be stopped after any epoch; see :meth:`finish`."""
 
@@ -94,8 +110,7 @@ class Training:
         self.run, self.splits, self.task, self.recipe = run, splits, TASKS[run.data], run.recipe
         torch.manual_seed(run.seed)
         self.model = make_model(run.row, run.model, self.task, splits["train"])
-        c = self.model.config
-        self.encode = StructuralEncoding(c.max_distance, c.max_hops, c.walk_length)
+        self.encode = encoding_of(self.model)
         groups = parameter_groups(self.model, self.recipe.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, lr=self.recipe.lr, fused=True)
         train, recipe = splits["train"], self.recipe

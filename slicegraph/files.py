@@ -9,8 +9,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO
 
-from filelock import FileLock, Timeout
-
 # What `torch.load` raises for a damaged or foreign file, found with thousands of changed files;
 # errors of the system and of memory are not among them.
 DAMAGE: tuple[type[Exception], ...] = (UnpicklingError, RuntimeError, EOFError, ValueError)
@@ -78,6 +76,8 @@ def folder_lock(path: str | Path, patience: float = PATIENCE) -> Iterator[None]:
         >>> with folder_lock(folder / "prepare.lock"):
         ...     pass  # no other process is here
     """
+    from filelock import FileLock, Timeout  # which saving a model does not need
+
     path = Path(path)
     lock = FileLock(path, timeout=patience, poll_interval=0.02)
     try:

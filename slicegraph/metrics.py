@@ -11,6 +11,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from slicegraph.extras import import_ogb, needs
+
 __all__ = ["METRICS", "Evaluator", "Metric", "evaluator", "write_submission"]
 
 
@@ -110,7 +112,8 @@ class Evaluator:
                 labels, values = labels[known], values[known]
             found = _ogb_evaluator(self._judge).eval({"y_true": labels, "y_pred": values})
             return float(found[self.metric])
-        import sklearn.metrics  # takes most of a second
+        with needs("Evaluator", "mol"):
+            import sklearn.metrics  # takes most of a second
 
         score = getattr(sklearn.metrics, METRICS[self.metric].function)
         columns = [(labels[known[:, t], t], values[known[:, t], t]) for t in np.flatnonzero(scored)]
@@ -360,7 +363,9 @@ def evaluator(name: str) -> Evaluator:
 
 
 def _ogb_evaluator(name: str) -> Any:
-    from ogb import graphproppred, lsc  # both import scikit-learn
+    with needs("Evaluator", "mol"):
+        import_ogb()
+        from ogb import graphproppred, lsc  # both import scikit-learn
 
     return getattr(lsc, _LSC[name])() if name in _LSC else graphproppred.Evaluator(name)
 

@@ -28,22 +28,23 @@ ALL_DATA = {
     "data.summary",
     "data.datasets",
 }
-FEEDS = {*ALL_DATA, "ops", "transforms", "metrics", "registry", "vocabulary"}
+FEEDS = {*ALL_DATA, "extras", "ops", "transforms", "metrics", "registry", "vocabulary"}
 MAY_IMPORT: dict[str, set[str]] = {
     "__init__": {"predict", "train", "registry"},  # slicegraph.load and train, imported lazily
     "__main__": {"cli"},
     "registry": set(),
     "vocabulary": set(),
     "files": set(),
+    "extras": set(),
     "ops": set(),
     "nn": {"ops"},
     "models": {"ops", "nn", "files", "vocabulary"},
     "graphgym": {"nn", "models", "vocabulary"},
     "testing": {"ops", "nn"},
     "transforms": {"ops"},
-    "metrics": set(),
+    "metrics": {"extras"},
     "data.smiles": {"vocabulary"},
-    "data.table": {"files", "data.smiles"},
+    "data.table": {"files", "extras", "data.smiles"},
     "data.columns": {"data.table"},
     "data.store": {"files", "data.smiles"},
     "data.pool": set(),
@@ -61,11 +62,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "metrics",
         "registry",
     },
-    "data": ALL_DATA,
+    "data": {*ALL_DATA, "extras"},
     "predict": {"nn", "models", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
-    "report": {"metrics", "files"},
-    "analysis": {"ops", "nn", "report", "files"},
+    "report": {"metrics", "files", "extras"},
+    "analysis": {"ops", "nn", "report", "files", "extras"},
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
     "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
 }

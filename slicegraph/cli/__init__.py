@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from slicegraph import __version__
+from slicegraph.extras import MissingPackage, needs
 
 COMMANDS = {
     "info": "show versions, backends and devices",
@@ -35,6 +36,7 @@ examples:
 """
 
 
+_MOLECULES_ONLY = ("datasets", "prepare", "predict", "submit")  # these need no training
 STOPPED = 130  # the exit status after Ctrl-C
 
 
@@ -49,14 +51,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
-    parser = _parser(command=next((word for word in argv if not word.startswith("-")), None))
+    command = next((word for word in argv if not word.startswith("-")), None)
+    parser = _parser(command)
     args = parser.parse_args(argv)
     if args.command is None:
         parser.print_help()
         return 0
+    extras = ("mol",) if command in _MOLECULES_ONLY else ("mol", "train")
     try:
-        args.run(args)
-    except (ValueError, OSError) as error:
+        with needs(f"slicegraph {command}", *extras):
+            args.run(args)
+    except (ValueError, OSError, MissingPackage) as error:
         text = str(error)
         if isinstance(error, OSError) and error.filename is not None and error.strerror:
             place = str(error.filename)

@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from slicegraph.cli.arguments import print_aligned
-from slicegraph.data.datasets import table
 from slicegraph.registry import TASK_PRESETS
 
 _HEAD = ["name", "molecules", "task", "metric", "here", "how to get it"]
@@ -19,6 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the table; nothing is downloaded."""
+    from slicegraph.data.datasets import table
+
     if Path(args.root).is_file():
         raise ValueError(f"--root {args.root} is a file, expected a folder")
     rows = [

@@ -11,6 +11,7 @@ from types import ModuleType
 import torch
 
 from slicegraph import __version__
+from slicegraph.extras import PACKAGES, missing, pip_install
 from slicegraph.ops.operator import BACKENDS, choose, problem
 
 _PACKAGES = "torch torch-geometric torch-scatter ogb rdkit numpy lightning triton"
@@ -24,6 +25,7 @@ def run(args: argparse.Namespace) -> None:
     """Print versions, devices and backends; a forced backend that serves no device is an error."""
     print(f"slicegraph {__version__}")
     _section("Versions", _versions())
+    _section("Extras", _extras())
     _section("Devices", _devices())
     device_types = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     failures = []
@@ -54,6 +56,12 @@ def _versions() -> Iterator[tuple[str, str]]:
             yield package, "not installed"
 
 
+def _extras() -> Iterator[tuple[str, str]]:
+    for extra in PACKAGES:
+        lacking = ", ".join(missing(extra))
+        yield extra, f"{lacking} not installed; {pip_install(extra)}" if lacking else "installed"
+
+
 def _devices() -> Iterator[tuple[str, str]]:
     simd = "unknown, the C++ kernels are not available"
     if problem("cpu", "cpu") is None:
@@ -79,8 +87,8 @@ def _backends(device_type: str, active: ModuleType | None) -> Iterator[tuple[str
 def _cache() -> Iterator[tuple[str, str]]:
     try:
         folder = Path(import_module("slicegraph.data.datasets.csv").cache_folder())
-    except ImportError:  # tables are prepared in the folder of the data sets
-        yield "folder", "none"
+    except ImportError:
+        yield "folder", f"none without the extra mol; {pip_install('mol')}"
         return
     yield "folder", f"{folder} (SLICEGRAPH_CACHE chooses another)"
     sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]

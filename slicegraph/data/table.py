@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from slicegraph.data.smiles import SmilesError, molblock_to_smiles, read_smiles
+from slicegraph.extras import needs
 
 MAX_CHARACTERS = 1 << 20  # of a line
 MAX_LINES = 1000  # of a record with line breaks in quotes
@@ -113,8 +114,8 @@ def open_table(
         path: a ``.csv``, ``.tsv``, ``.tab`` or ``.txt`` with a header, a ``.smi``, ``.smiles`` or
             ``.ism`` (SMILES, blanks, name; no header), an ``.sdf`` or ``.sd`` (its properties are
             columns), each also with ``.gz``; a ``.parquet`` or ``.pq``, which needs
-            ``pip install 'slicegraph[parquet]'``; or an ``.xlsx`` or ``.xlsm``, which needs
-            ``pip install 'slicegraph[xlsx]'``.
+            ``pip install "slicegraph[parquet]"``; or an ``.xlsx`` or ``.xlsm``, which needs
+            ``pip install "slicegraph[xlsx]"``.
         smiles: the column of the SMILES or InChI.
         labels: the columns of the labels, none for ``[]``.
 
@@ -429,11 +430,8 @@ class _ParquetTable(_FieldTable):
 
     def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
         self._name = path.name
-        try:
+        with needs(repr(path.name), "parquet"):
             parquet = import_module("pyarrow.parquet")
-        except ImportError:
-            remedy = "pip install 'slicegraph[parquet]'"
-            raise ValueError(f"{path.name!r} needs pyarrow: {remedy}") from None
         try:
             self._file: Any = parquet.ParquetFile(path)
         except (OSError, ValueError) as error:
@@ -467,11 +465,8 @@ class _ExcelTable(_FieldTable):
     unit = "rows"
 
     def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
-        try:
+        with needs(repr(path.name), "xlsx"):
             self._open = import_module("openpyxl").load_workbook
-        except ImportError:
-            remedy = "pip install 'slicegraph[xlsx]'"
-            raise ValueError(f"{path.name!r} needs openpyxl: {remedy}") from None
         self._path, self._skipped, self._width, self.size = path, 0, 0, 0
         with self._book() as book:
             sheets = sorted(book.worksheets, key=lambda sheet: sheet.sheet_state != "visible")

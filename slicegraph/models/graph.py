@@ -364,8 +364,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.final_norm = NORMS[c.norm](c.channels)
         self.readout = GraphReadout(c.channels, c.readout, c.quantiles)
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
-        width = self.readout.out_channels if c.task_level == "graph" else c.channels
-        widths = [max(1, width >> n) for n in range(c.head_layers)]
+        widths = [max(1, c.channels >> n) for n in range(c.head_layers)]
+        widths[0] = self.readout.out_channels if c.task_level == "graph" else c.channels
         self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, widths, widths[1:]))
         self.head = torch.nn.Linear(widths[-1], outputs)
         self.reset_parameters()

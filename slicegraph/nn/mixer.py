@@ -109,6 +109,9 @@ MIXERS = {
     "quantile_attn": MixerKind(
         lambda m, v, ptr, pairs: m.context(pairs.mix(v, m.active_dropout), ptr), needs_context=True
     ),
+    "quantile": MixerKind(
+        lambda m, v, ptr, pairs: m.context(v, ptr), needs_pairs=False, needs_context=True
+    ),
     "sort_attn": MixerKind(
         lambda m, v, ptr, pairs: m.sort(pairs.mix(v, m.active_dropout), ptr), needs_order=True
     ),
@@ -145,6 +148,7 @@ class Mixer(Layer):
     .. math::
         M = \begin{cases}
         \mathrm{Q}(\mathrm{softmax}(B) V) & \text{quantile\_attn, ours} \\
+        \mathrm{Q}(V) & \text{quantile, ours} \\
         \mathrm{Sort}(\mathrm{softmax}(B) V) & \text{sort\_attn, the paper's text} \\
         \mathrm{softmax}(B) V + \mathrm{Sort}(V) & \text{attn\_plus\_sort, its released code} \\
         \mathrm{Sort}(V) & \text{sort} \\

@@ -147,7 +147,7 @@ class ReadoutKind(NamedTuple):
 
     function: Callable[[Tensor, Tensor, int], Tensor]
     token: bool = False  # it reads a row that the model puts in front of every set
-    quantiles: bool = False  # the output has all channels for each quantile
+    parts: Callable[[int], int] = lambda k: 1  # how many times the channels, for k quantiles
 
 
 def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
@@ -158,12 +158,22 @@ def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
 
 
+def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+    return segment(x, ptr, reduce="sum")
+
+
+def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
+    return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
+
+
 READOUTS = {
     "token": ReadoutKind(lambda x, ptr, k: gather_rows(x, ptr[:-1]), token=True),
     "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
-    "sum": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="sum")),
-    "quantiles": ReadoutKind(
-        lambda x, ptr, k: SliceSortAggregation(k)(x, ptr=ptr, dim=0), quantiles=True
+    "sum": ReadoutKind(_sum),
+    "quantiles": ReadoutKind(_quantiles, parts=lambda k: k),
+    "sum_quantiles": ReadoutKind(
+        lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
+        parts=lambda k: 1 + k,
     ),
 }
 SEQUENCE_READOUTS = {
@@ -181,15 +191,15 @@ class GraphReadout(Layer):
 
     Args:
         channels: the size of a row.
-        readout: ``"token"``, ``"mean"``, ``"sum"`` or ``"quantiles"``, the last by
-            :class:`~slicegraph.nn.SliceSortAggregation`. A graph without rows gives zeros; it has
-            no token.
+        readout: ``"token"``, ``"mean"``, ``"sum"``, ``"quantiles"`` by
+            :class:`~slicegraph.nn.SliceSortAggregation`, or ``"sum_quantiles"``, the last two
+            concatenated. A graph without rows gives zeros; it has no token.
         quantiles: the number :math:`k` of quantiles.
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
-        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``, or
-          ``quantiles * channels``.
+        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``,
+          ``quantiles * channels`` or ``(1 + quantiles) * channels``.
 
     Example:
         >>> readout = GraphReadout(1, "mean")
@@ -204,7 +214,7 @@ class GraphReadout(Layer):
         super().__init__()
         self._check_choice("readout", readout, self.kinds)
         self.readout, self.quantiles = readout, quantiles
-        self.out_channels = channels * (quantiles if self.kinds[readout].quantiles else 1)
+        self.out_channels = channels * self.kinds[readout].parts(quantiles)
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
         """Reads one vector from each set.

@@ -1,5 +1,8 @@
 """Prediction: a trained model, tables of molecules, several processes."""
 
-from slicegraph.predict.predictor import MoleculePredictor, Predictions, load_predictor
+from slicegraph.extras import needs
+
+with needs(__name__, "mol"):
+    from slicegraph.predict.predictor import MoleculePredictor, Predictions, load_predictor
 
 __all__ = ["MoleculePredictor", "Predictions", "load_predictor"]

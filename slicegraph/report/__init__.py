@@ -4,6 +4,9 @@ All content comes from the files of the run folder; the model is not run again. 
 only checked has a page with the data alone.
 """
 
-from slicegraph.report.page import write_check, write_report
+from slicegraph.extras import needs
+
+with needs(__name__, "mol", "train"):
+    from slicegraph.report.page import write_check, write_report
 
 __all__ = ["write_check", "write_report"]

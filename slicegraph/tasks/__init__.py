@@ -21,11 +21,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from slicegraph.data.store import META
-from slicegraph.files import folder_lock
-from slicegraph.tasks import generated, images, texts
-from slicegraph.tasks.read import Request, TaskError, state_of
-from slicegraph.tasks.store import SequenceSet, SequenceStore
+from slicegraph.extras import needs
+
+with needs(__name__, "mol"):
+    from slicegraph.data.store import META
+    from slicegraph.files import folder_lock
+    from slicegraph.tasks import generated, images, texts
+    from slicegraph.tasks.read import Request, TaskError, state_of
+    from slicegraph.tasks.store import SequenceSet, SequenceStore
 
 __all__ = ["TASKS", "SequenceTask", "TaskError", "check_request", "check_task", "load_task"]
 

@@ -7,6 +7,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from slicegraph.extras import needs
+
 if TYPE_CHECKING:
     from slicegraph.train.config import TrainConfig
     from slicegraph.train.run import train
@@ -21,4 +23,6 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: reading settings does not import Lightning."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    with needs(__name__, "mol", "train"):
+        module = import_module(f"{__name__}.{_MODULES[name]}")
+    return getattr(module, name)

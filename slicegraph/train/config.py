@@ -5,11 +5,11 @@ import math
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from slicegraph.extras import needs
 from slicegraph.registry import TASK_PRESETS, task_domain
 
 FILE_PREFIX, DEFAULT = "csv:", "mini"
@@ -174,7 +174,7 @@ class TrainConfig:
 
     def to_yaml(self) -> str:
         """The text of a YAML file with every setting."""
-        return yaml.safe_dump(asdict(self), sort_keys=False, allow_unicode=True)
+        return _yaml().safe_dump(asdict(self), sort_keys=False, allow_unicode=True)
 
     @property
     def is_table(self) -> bool:
@@ -203,8 +203,15 @@ class TrainConfig:
         return replace(self, **(chosen | {"data": data}))
 
 
+def _yaml() -> Any:
+    with needs("slicegraph.train", "train"):
+        yaml = import_module("yaml")
+    return yaml
+
+
 def read_yaml(path: str | Path) -> dict[str, Any]:
     """Read the names and values of a YAML file; raise if it is something else."""
+    yaml = _yaml()
     try:
         values = yaml.safe_load(Path(path).read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:

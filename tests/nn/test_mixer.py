@@ -71,6 +71,7 @@ def likeness(mixer: Mixer, x: Tensor) -> Tensor:
 # What each mixer makes of one set: from the layer, its input, the values and the bias.
 FORMULAS = {
     "quantile_attn": lambda m, x, v, b: quantiles(m, attention(v, b)),
+    "quantile": lambda m, x, v, b: quantiles(m, v),
     "sort_attn": lambda m, x, v, b: ordered(m, attention(v, b)),
     "attn_plus_sort": lambda m, x, v, b: attention(v, b) + ordered(m, v),
     "sort": lambda m, x, v, b: ordered(m, v),
