@@ -1,4 +1,4 @@
-"""Train one row of `benchmarks.published`: data in memory, the loop, and where a run goes on.
+"""Train one row of `benchmarks.published`: the recipe, the loop, and where a run goes on.
 
 A run is a function of its settings and its seed, and it is saved after every few epochs: a process
 that is stopped goes on from there when the same run is asked for again.
@@ -6,29 +6,30 @@ that is stopped goes on from there when the same run is asked for again.
 
 import fcntl
 import math
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch_geometric.data import Data
-from torch_geometric.nn import GINEConv, GPSConv, global_add_pool
 
+from benchmarks.published_data import TASKS, Splits
+from benchmarks.published_models import count_parameters, make_model
 from slicegraph.data.batch import SizeGroupedBatchSampler
-from slicegraph.models import GraphSliceformer
-from slicegraph.models.graph import GraphSliceformerConfig, pair_rows
-from slicegraph.nn.embedding import FeatureTable, WalkEncoder
-from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.paths import random_walks
 from slicegraph.train.machine import freed_memory_kept
 from slicegraph.train.module import parameter_groups
 from slicegraph.transforms import StructuralEncoding
+
+MOST_PAIRS = 1_500_000
+"""The pairs of nodes that are in memory at a time. The gradients of a batch with more are summed
+over parts, each with its own batch norm; no batch of ZINC-12k has so many."""
 
 
 @dataclass(frozen=True)
@@ -88,107 +89,28 @@ class Run:
         return "_".join(words).replace(" ", "-").replace("/", "-") + ".pt"
 
 
-@dataclass(frozen=True)
-class Graphs:
-    """One split in memory: graph ``g`` has nodes ``ptr[g]`` and edges ``edge_ptr[g]`` onwards."""
+def encoding_of(model: Any) -> Callable[[Data], Data]:
+    """Return what computes the structure that a model reads: distances and paths, walks, nothing."""
+    c = model.config
+    if getattr(model, "structural_bias", None) is not None:
+        return StructuralEncoding(c.max_distance, c.max_hops, c.walk_length)
 
-    x: np.ndarray
-    edge_index: np.ndarray
-    edge_attr: np.ndarray
-    ptr: np.ndarray
-    edge_ptr: np.ndarray
-    y: np.ndarray
+    def add_walks(data: Data) -> Data:
+        if c.walk_length:
+            data.pair_walk = random_walks(data.edge_index, data.ptr, c.walk_length)
+        return data
 
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.ptr)
-
-    def batch(self, chosen: list[int] | np.ndarray, encode: StructuralEncoding | None) -> Data:
-        """Join some graphs into one `Data` with ``ptr``, and encode it."""
-        nodes, ptr = _rows(self.ptr, chosen)
-        edges, edge_ptr = _rows(self.edge_ptr, chosen)
-        shift = (ptr[:-1] - self.ptr[chosen]).repeat(np.diff(edge_ptr))
-        data = Data(
-            x=torch.from_numpy(self.x[nodes]),
-            edge_index=torch.from_numpy(self.edge_index[:, edges] + shift),
-            edge_attr=torch.from_numpy(self.edge_attr[edges]),
-            y=torch.from_numpy(self.y[chosen]),
-            ptr=torch.from_numpy(ptr),
-        )
-        return data if encode is None else encode(data)
-
-
-def _rows(ptr: np.ndarray, chosen: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of these sets, one set after the other, and where each set then begins."""
-    counts = np.diff(ptr)[chosen]
-    new = np.concatenate([[0], np.cumsum(counts)])
-    return np.arange(new[-1]) + (ptr[chosen] - new[:-1]).repeat(counts), new
-
-
-def read_zinc(folder: Path) -> dict[str, Graphs]:
-    """Read ZINC-12k: 28 types of atoms, 3 types of bonds (1 to 3), and nothing else."""
-    with np.load(folder / "zinc12k_graphs.npz") as file:
-        return {
-            split: _graphs({name: file[f"{part}_{name}"] for name in _ARRAYS})
-            for split, part in (("train", "train"), ("valid", "val"), ("test", "test"))
-        }
-
-
-_ARRAYS = ("x", "edge_index", "edge_attr", "num_nodes", "num_edges", "y")
-
-
-def _graphs(arrays: dict[str, np.ndarray]) -> Graphs:
-    ptr, edge_ptr = (
-        np.concatenate([[0], np.cumsum(arrays[name], dtype=np.int64)])
-        for name in ("num_nodes", "num_edges")
-    )
-    shift = ptr[:-1].repeat(np.diff(edge_ptr))  # the file counts the nodes of each graph from 0
-    return Graphs(
-        x=arrays["x"].astype(np.uint8)[:, None],
-        edge_index=arrays["edge_index"].astype(np.int64) + shift,
-        edge_attr=arrays["edge_attr"].astype(np.uint8)[:, None],
-        ptr=ptr,
-        edge_ptr=edge_ptr,
-        y=arrays["y"].astype(np.float32)[:, None],
-    )
-
-
-@dataclass(frozen=True)
-class Task:
-    """One data set: how it is read, its model fields, its loss, and its metric on (y, scores)."""
-
-    read: Callable[[Path], dict[str, Graphs]]
-    fields: dict[str, Any]
-    loss: Callable[[Tensor, Tensor], Tensor]
-    metric: Callable[[Tensor, Tensor], float]
-    metric_name: str
-    largest_is_best: bool = False
-
-
-TASKS = {
-    "zinc": Task(
-        read_zinc,
-        {"node_vocabulary": (28,), "edge_vocabulary": (4,), "max_distance": 40, "max_degree": 7},
-        functional.l1_loss,
-        lambda y, scores: float((y - scores).abs().mean()),
-        "MAE",
-    ),
-}
-"""The data sets by name. Distances and degrees above the largest share a row of their tables."""
+    return add_walks
 
 
 class Training:
     """A run that can be stopped after any epoch; see :meth:`finish`."""
 
-    def __init__(self, run: Run, splits: dict[str, Graphs]) -> None:
+    def __init__(self, run: Run, splits: Splits) -> None:
         self.run, self.splits, self.task, self.recipe = run, splits, TASKS[run.data], run.recipe
         torch.manual_seed(run.seed)
-        self.model = make_model(run, splits["train"])
-        c = self.model.config
-        self.encode = StructuralEncoding(c.max_distance, c.max_hops, c.walk_length)
+        self.model = make_model(run.row, run.model, self.task, splits["train"])
+        self.encode = encoding_of(self.model)
         groups = parameter_groups(self.model, self.recipe.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, lr=self.recipe.lr, fused=True)
         train, recipe = splits["train"], self.recipe
@@ -200,10 +122,6 @@ class Training:
         self.epoch, self.step, self.cpu_seconds = 0, 0, 0.0
         self.curve: list[float] = []
 
-    @property
-    def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
-
     def train_epoch(self) -> None:
         """Train for an epoch, evaluate valid, and keep the weights if they are the best so far."""
         start, recipe = time.process_time(), self.recipe
@@ -212,14 +130,10 @@ class Training:
         parameters = list(self.model.parameters())
         self.model.train()
         for chosen in self.sampler:
-            batch = self.splits["train"].batch(chosen, self.encode)
-            loss = self.task.loss(self.model.score(batch), self._scaled(batch.y))
-            if not bool(loss.isfinite()):
-                raise ValueError(f"{self.run.row}: the loss of update {self.step} is {loss.item()}")
             for group in self.optimizer.param_groups:
                 group["lr"] = recipe.lr * recipe.factor(self.step, steps)
             self.optimizer.zero_grad()
-            loss.backward()
+            self.add_gradients(chosen)
             torch.nn.utils.clip_grad_norm_(parameters, recipe.clip, foreach=True)
             self.optimizer.step()
             self.step += 1
@@ -229,12 +143,21 @@ class Training:
         if averaged:
             self.model.load_state_dict(self.average)
         self.curve.append(self.evaluate("valid"))
-        best = max(self.curve) if self.task.largest_is_best else min(self.curve)
-        if self.curve[-1] == best:
+        if self.curve[-1] == self.task.best(self.curve):
             self.best = _copy(self.model)
         if averaged:
             self.model.load_state_dict(own)
         self.cpu_seconds += time.process_time() - start
+
+    def add_gradients(self, chosen: list[int]) -> None:
+        """Compute the gradients of some training graphs, in parts if they have many pairs."""
+        graphs = self.splits["train"]
+        for part in graphs.parts(chosen, MOST_PAIRS):
+            batch = graphs.batch(part, self.encode)
+            loss = self.task.loss(self.model.score(batch), self._scaled(batch.y))
+            if not bool(loss.isfinite()):
+                raise ValueError(f"{self.run.row}: the loss of update {self.step} is {loss.item()}")
+            (loss if len(part) == len(chosen) else loss * (len(part) / len(chosen))).backward()
 
     def _scaled(self, y: Tensor) -> Tensor:
         mean, std = self.model.target_mean, self.model.target_std
@@ -256,7 +179,8 @@ class Training:
         self.model.eval()
         graphs = self.splits[split]
         order = np.argsort(graphs.sizes, kind="stable")
-        parts = [order[first : first + 100] for first in range(0, len(order), 100)]
+        hundreds = (order[first : first + 100] for first in range(0, len(order), 100))
+        parts = (part for some in hundreds for part in graphs.parts(some, MOST_PAIRS))
         found = [self.model(graphs.batch(part, self.encode)) for part in parts]
         return self.task.metric(torch.from_numpy(graphs.y[order]), torch.cat(found))
 
@@ -278,14 +202,15 @@ class Training:
             mark = f"{self.run.row}, seed {self.run.seed}, epoch {self.epoch}"
             rate = len(self.splits["train"]) * self.epoch / self.cpu_seconds
             print(f"{mark}: valid {self.curve[-1]:.4f}, {rate:.0f} a second", flush=True)
-        best = (max if self.task.largest_is_best else min)(self.curve)
+        best = self.task.best(self.curve)
         results = {
-            "parameters": self.parameters,
+            "parameters": count_parameters(self.model),
             "epochs": self.epoch,
             "cpu_hours": round(self.cpu_seconds / 3600, 3),
             "graphs_per_second": round(self.epoch * len(self.splits["train"]) / self.cpu_seconds),
             "best_epoch": self.curve.index(best) + 1,
             "valid": round(best, 5),
+            "curve": [round(score, 4) for score in self.curve],
         }
         if tested:
             self.model.load_state_dict(self.best)
@@ -320,64 +245,6 @@ class Training:
         torch.set_rng_state(state["random"])
 
 
-MOST_PARAMETERS = 500_000
-
-
-def make_model(run: Run, train: Graphs) -> Any:
-    """Make the model of a row, which predicts standardised targets."""
-    y = train.y.astype(np.float64)
-    target = {"target_mean": (float(y.mean()),), "target_std": (float(y.std()),)}
-    fields = TASKS[run.data].fields | target | run.model
-    kind = MODELS[fields.pop("kind", "ours")]
-    model = kind(GraphSliceformerConfig.from_dict(fields))
-    if (found := sum(p.numel() for p in model.parameters())) > MOST_PARAMETERS:
-        raise ValueError(f"{run.row}: {found} parameters, expected at most {MOST_PARAMETERS}")
-    return model
-
-
-class GPS(torch.nn.Module):
-    """PyG's `GPSConv` as in `"Recipe for a General, Powerful, Scalable Graph Transformer"
-    <https://arxiv.org/abs/2205.12454>`_: GINE and attention, RWSE, batch norm, a sum of the nodes.
-
-    It reads the sizes, the vocabularies, the walks and the target from the configuration of one of
-    our models; of its channels, 28 are for the walks.
-    """
-
-    def __init__(self, config: GraphSliceformerConfig) -> None:
-        super().__init__()
-        self.config, c, walks = config, config.channels, 28
-        self.nodes = FeatureTable(config.node_vocabulary or (), c - walks)
-        self.walks = WalkEncoder(config.walk_length - 1, walks)  # no step always leads back
-        self.edges = FeatureTable(config.edge_vocabulary or (), c)
-        self.layers = torch.nn.ModuleList(self._layer() for _ in range(config.num_layers))
-        sizes, relu = (c, c // 2, c // 4), torch.nn.ReLU()
-        hidden = [part for pair in pairwise(sizes) for part in (torch.nn.Linear(*pair), relu)]
-        self.head = torch.nn.Sequential(*hidden, torch.nn.Linear(sizes[-1], config.num_targets))
-        for name, values in config.pick("target_mean", "target_std").items():
-            self.register_buffer(name, torch.tensor(values), persistent=False)
-
-    def _layer(self) -> GPSConv:
-        c, linear = self.config.channels, torch.nn.Linear
-        gine = GINEConv(torch.nn.Sequential(linear(c, c), torch.nn.ReLU(), linear(c, c)))
-        dropout = {"dropout": self.config.attention_dropout}
-        return GPSConv(c, gine, self.config.heads, norm="batch_norm", attn_kwargs=dropout)
-
-    def score(self, batch: Data) -> Tensor:
-        """Predict standardised targets."""
-        graph = set_of_row(batch.ptr, len(batch.x))
-        walks = self.walks(batch.pair_walk[pair_rows(batch.ptr)][:, 1:])
-        x, edges = torch.cat([self.nodes(batch.x), walks], 1), self.edges(batch.edge_attr)
-        for layer in self.layers:
-            x = layer(x, batch.edge_index, graph, edge_attr=edges)
-        return self.head(global_add_pool(x, graph))
-
-    def forward(self, batch: Data) -> Tensor:
-        return self.score(batch) * self.target_std + self.target_mean
-
-
-MODELS: dict[str, Callable[[GraphSliceformerConfig], Any]] = {"ours": GraphSliceformer, "gps": GPS}
-
-
 def _copy(model: torch.nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
@@ -388,7 +255,7 @@ def train(run: Run, folder: Path, runs: Path, tested: bool) -> dict[str, Any] | 
     Args:
         run: the run.
         folder: the folder with the files of the data.
-        runs: the folder for the states of runs.
+        runs: the folder for the states of runs, and for tables that were read.
         tested: as in :meth:`Training.finish`.
     """
     torch.set_num_threads(1)
@@ -396,7 +263,7 @@ def train(run: Run, folder: Path, runs: Path, tested: bool) -> dict[str, Any] | 
     with claimed(file.with_suffix(".lock")) as free, freed_memory_kept():
         if not free:
             return None
-        return Training(run, TASKS[run.data].read(folder)).finish(file, tested)
+        return Training(run, TASKS[run.data].read(folder, runs)).finish(file, tested)
 
 
 @contextmanager
@@ -410,6 +277,30 @@ def claimed(file: Path) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+def time_steps(run: Run, splits: Splits, steps: int) -> str:
+    """Train for some updates, and describe what they cost; nothing is saved.
+
+    The memory is the largest of the process so far, so it is that of the first rows of a call.
+    """
+    torch.set_num_threads(1)
+    training = Training(run, splits)
+    training.model.train()
+    cpu, wall, graphs = time.process_time(), time.perf_counter(), 0
+    for chosen, _ in zip(training.sampler, range(steps), strict=False):
+        training.optimizer.zero_grad()
+        training.add_gradients(chosen)
+        training.optimizer.step()
+        graphs += len(chosen)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    hours = cpu / graphs * len(splits["train"]) * run.recipe.epochs / 3600
+    return (
+        f"{count_parameters(training.model):,} parameters, {cpu / steps:.3f} CPU seconds "
+        f"({wall / steps:.3f} by the clock) a step, {graphs / cpu:.0f} graphs a CPU second, "
+        f"{hours:.1f} CPU hours for {run.recipe.epochs} epochs, at most {memory:.2f} GB"
+    )
 
 
 def run_of(data: str, row: str, seed: int, epochs: int | None, rows: dict[str, Any]) -> Run:

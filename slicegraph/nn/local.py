@@ -138,6 +138,13 @@ class GatedBranch(Layer):
         self.edge_norm = NORMS[norm](channels) if update else None
 
     def forward(self, x: Tensor, edges: Edges, rows: Tensor | None = None) -> Tensor:
+        """Passes messages along the edges, and updates their states.
+
+        Args:
+            x: ``[T, channels]``, the rows.
+            edges: the edges between them, with a state.
+            rows: the rows of the output to compute, each at most once; all if None.
+        """
         if edges.state is None:
             raise ValueError("GatedBranch: edges.state is missing, expected a vector per edge")
         source, target = edges.index
