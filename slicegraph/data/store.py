@@ -334,7 +334,7 @@ def read_meta(folder: str | Path) -> dict[str, Any]:
 def check_files(
     folder: Path, meta: dict[str, Any], sha256: Callable[[Path], str] | None = None
 ) -> None:
-    """Raise a `StoreError` if a file is missing, has another size or, with `sha256`, another hash."""
+    """Raise a `StoreError` if a file is missing or has another size or, with `sha256`, hash."""
     for name, entry in meta["files"].items():
         path = folder / name
         if not path.is_file():
