@@ -343,7 +343,9 @@ def check_files(
             what = "truncated" if size < entry["bytes"] else "too long"
             what += f": {size} bytes, expected {entry['bytes']}"
             raise StoreError(folder, f"{name} is {what}; {_REMEDY}")
-    for name, entry in meta["files"].items() if sha256 else ():
+    if sha256 is None:
+        return
+    for name, entry in meta["files"].items():
         if (found := sha256(folder / name)) != entry["sha256"]:
             hashes = f"its SHA-256 is {found[:12]}..., expected {entry['sha256'][:12]}..."
             raise StoreError(folder, f"{name} is damaged: {hashes}; {_REMEDY}")

@@ -26,6 +26,7 @@ from slicegraph.train.results import class_names, headline
 
 RUNS = Path("runs")
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+EPOCH = "checkpoints/epoch-{}.ckpt"  # the weights of one of the best epochs, from 1
 _RDKIT = "rdkit"  # the entry of molecules.npz with its version
 _CONFIG, _STATUS, _MOLECULES = "config.yaml", "status.json", "molecules.npz"
 
