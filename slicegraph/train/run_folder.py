@@ -224,6 +224,15 @@ def settings_of_run(model: str | Path) -> TrainConfig | None:
     return None if path is None else TrainConfig.read(path)
 
 
+def metrics_of_run(model: str | Path) -> dict[str, Any]:
+    """The content of metrics.json of the run that a model belongs to; empty if it has none."""
+    path = _file_of_run(model, "metrics.json")
+    try:
+        return {} if path is None else dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def molecules_of_run(model: str | Path) -> dict[str, np.ndarray] | None:
     """The keys of the molecules of each split of the run that a model belongs to, if it has them.
 

@@ -1,7 +1,7 @@
 """Several runs on the two ranks of torchrun, one after another, in FOLDER.
 
-`shared` and `parts` are to be compared with one process. `whole` is not interrupted; `died` ends with an error
-on both ranks and is resumed, and so is `stopped`, which another process has begun.
+`shared` and `parts` are to be compared with one process. `whole` is not interrupted; `died` ends
+with an error on both ranks and is resumed, and so is `stopped`, which another process has begun.
 """
 
 import sys
