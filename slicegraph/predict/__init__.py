@@ -1,5 +1,6 @@
 """Prediction: a trained model, tables of molecules, several processes."""
 
+from slicegraph.predict.batches import BatchPredictor
 from slicegraph.predict.predictor import MoleculePredictor, Predictions, load_predictor
 
-__all__ = ["MoleculePredictor", "Predictions", "load_predictor"]
+__all__ = ["BatchPredictor", "MoleculePredictor", "Predictions", "load_predictor"]

@@ -86,14 +86,14 @@ class TrainConfig:
         "molecule is never on two sides (default: random, for classes stratified)"
     )
     fractions: tuple[float, ...] | None = _data(
-        "csv: three fractions of train, valid and test that add up to 1 (default: 0.8,0.1,0.1)"
+        "csv: fractions of train, valid and test (default: 0.8,0.1,0.1)"
     )
     split_seed: int | None = _data("csv: seed of the split (default: 0)", ">= 0")
     standardize: tuple[str, ...] | None = _data(
         "csv: steps of hydrogens,fragment,charge,tautomer, or all (default: none)"
     )
     replicates: str | None = _data(
-        "csv: {} of the labels of one molecule in several rows (default: keep)",
+        "csv: {} the labels of one molecule in several rows (default: keep)",
         ("keep", "mean", "median"),
     )
     censored: str | None = _data(
@@ -104,7 +104,7 @@ class TrainConfig:
         "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
     )
     train_splits: tuple[str, ...] | None = _data(
-        "splits to train on; with valid the last epoch is kept, not the best one (default: train)"
+        "splits to train on; with valid the last epoch is kept (default: train)"
     )
     task: str | None = _data(
         f"sequences and images: {', '.join(TASK_PRESETS)}; csv: regression, binary or multiclass "
@@ -146,7 +146,7 @@ class TrainConfig:
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
     patience: int | None = _training(
-        "epochs without a better valid score before the run ends; 0: no limit (csv: 50, else 0)",
+        "epochs without a better score that end the run; 0: any (csv: 50, else 0)",
         ">= 0",
     )
     seed: int = _training("seed of the initial weights, sample order and dropout", ">= 0", 0)
@@ -160,9 +160,7 @@ class TrainConfig:
     nodes: int = _machine("number of machines", ">= 1", 1)
     precision: str | None = _machine("{} (default: mixed on a GPU, else 32-true)", _PRECISIONS)
     workers: int | None = _machine(
-        "processes that load data for a device; 0: the main process (default: for a GPU its share "
-        "of the cores, 1 to 8; else 0)",
-        ">= 0",
+        "processes that load data for a device (default: for a GPU 1 to 8, else 0)", ">= 0"
     )
     threads: int | None = _machine("CPU threads of a process (default: 1 a core; mini: 1)", ">= 1")
     compile: bool = _machine("compile the model with torch.compile (default: no)", None, False)

@@ -74,13 +74,13 @@ def make_trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ.get("WORLD_SIZE", devices)) // devices
     precision = config.precision or default_precision(config.accelerator)
-    strategy = ddp(precision) if devices not in ("auto", 1) or nodes > 1 else "auto"
+    alone = devices in ("auto", 1) and nodes == 1
     try:
         return pl.Trainer(
             accelerator=config.accelerator,
             devices=devices,
             num_nodes=nodes,
-            strategy=strategy,
+            strategy="auto" if alone else ddp(precision, config.accumulate),
             precision=precision,  # type: ignore[arg-type]
             max_epochs=10**9,
             accumulate_grad_batches=config.accumulate,
@@ -100,15 +100,16 @@ def make_trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
         raise ValueError(f"train: {used} {remedy}") from None
 
 
-def ddp(precision: str) -> DDPStrategy:
+def ddp(precision: str, accumulate: int) -> DDPStrategy:
     """Make the strategy of several ranks.
 
-    Gradients are views of the buffers that are sent, and every update uses the same parameters, so
-    that DDP need not look for unused ones. In bf16-mixed they are sent as bfloat16; Lightning does
-    this on CUDA alone, where NCCL adds bfloat16.
+    Gradients are views of the buffers that are sent. Every update uses the same parameters, which
+    DDP is told; it fails if its first backward pass sends nothing, as with `accumulate`. In
+    bf16-mixed gradients are sent as bfloat16: Lightning does this on CUDA alone, with NCCL.
     """
     hook = bf16_compress_hook if precision == "bf16-mixed" else None
-    return DDPStrategy(gradient_as_bucket_view=True, static_graph=True, ddp_comm_hook=hook)
+    static = accumulate == 1
+    return DDPStrategy(gradient_as_bucket_view=True, static_graph=static, ddp_comm_hook=hook)
 
 
 def default_precision(accelerator: str) -> str:

@@ -41,9 +41,10 @@ def test_processes_that_load_data_change_nothing(plain, tmp_path):
     [("bf16-mixed", bf16_compress_hook), ("32-true", None), ("16-mixed", None)],
 )
 def test_several_ranks_send_views_and_in_bf16_half_the_bytes(precision, hook):
-    strategy = ddp(precision)
+    strategy = ddp(precision, accumulate=1)
     assert strategy._ddp_kwargs == {"gradient_as_bucket_view": True, "static_graph": True}
     assert strategy._ddp_comm_hook is hook
+    assert not ddp(precision, accumulate=2)._ddp_kwargs["static_graph"]
 
 
 @pytest.mark.parametrize(
