@@ -1,13 +1,15 @@
 """Files that survive interruption: atomic writes, checksums, a lock, damage of torch files."""
 
 import hashlib
+import json
 import os
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import IO
+from typing import IO, Any
 
 # What `torch.load` raises for a damaged or foreign file, found with thousands of changed files;
 # errors of the system and of memory are not among them.
@@ -19,6 +21,7 @@ class FolderBusy(ValueError):
     """Another process holds the lock of a folder."""
 
 
+_YOUNG = 2 * 10**9  # nanoseconds, more than the resolution of the times of any file system
 PATIENCE = 2.0  # seconds to wait for a lock: a killed process may take a moment to give it up
 
 
@@ -61,6 +64,44 @@ def sha256_of(path: str | Path) -> str:
         while part := file.read(1 << 20):
             digest.update(part)
     return digest.hexdigest()
+
+
+class Checksums:
+    """The SHA-256 of files, which are read again only if their size or one of their times changed.
+
+    What is known is kept in a JSON file, if that can be written; `save` writes it. A file that is
+    younger than two seconds is not remembered: another change could leave it with the same times.
+
+    Example:
+        >>> known = Checksums(folder / "checksums.json")
+        >>> known.of(folder / "atoms.npy")  # reads the file
+        >>> known.of(folder / "atoms.npy")  # does not
+    """
+
+    def __init__(self, memory: Path) -> None:
+        self.memory, self._changed = memory, False
+        self._known: dict[str, Any] = {}
+        with suppress(OSError, ValueError, TypeError):
+            self._known = dict(json.loads(memory.read_bytes()))
+
+    def of(self, path: Path) -> str:
+        """Return the SHA-256 of a file."""
+        stat = path.stat()
+        stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+        name = os.path.relpath(path, self.memory.parent)
+        known = self._known.get(name)
+        if isinstance(known, list) and known[:-1] == stamp:
+            return str(known[-1])
+        found = sha256_of(path)
+        if time.time_ns() - max(stamp[1:]) > _YOUNG:
+            self._known[name], self._changed = [*stamp, found], True
+        return found
+
+    def save(self) -> None:
+        """Write what is known, if it has changed and the folder is not read-only."""
+        if self._changed:
+            with suppress(OSError):
+                write_atomically(self.memory, [json.dumps(self._known, indent=1).encode()])
 
 
 @contextmanager

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from slicegraph.predict import MoleculePredictor
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the model, its device and its batch size."""
+def add_model(parser: argparse.ArgumentParser, several: bool = False) -> None:
+    """Add the model (or several), its device and its batch size."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="folder of a run or of a saved model, or a checkpoint")
+    text = "folder of a run or of a saved model, or a checkpoint"
+    if several:
+        add("models", nargs="+", metavar="MODEL", help=f"{text}; several: their mean")
+    else:
+        add("model", metavar="MODEL", help=text)
     add("--batch-size", type=int, default=256, metavar="N", help="samples at once (%(default)s)")
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
 

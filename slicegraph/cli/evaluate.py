@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     from slicegraph.predict import MoleculePredictor
     from slicegraph.predict.table import labelled_table
     from slicegraph.train.results import Scored, headline, score_splits, target_scores
-    from slicegraph.train.run_folder import data_path_of_run, root_of_run
+    from slicegraph.train.run_folder import data_path_of_run, root_of_run, settings_of_run
 
     if args.out:
         arguments.check_new_file(Path(args.out), args.force)
@@ -79,6 +79,9 @@ def run(args: argparse.Namespace) -> None:
     if args.data is None:
         raise ValueError("--data is missing: a data set by name, or csv:PATH")
     data, positions = _chosen(args, model.config, args.data == own)
+    settings = settings_of_run(args.model)
+    if settings and args.data == own and args.split in (settings.train_splits or ()):
+        warn(f"{args.model} was trained on split {args.split!r}")
     values = model.predict_store(data.store[positions], args.batch_size)
     several = data.task.kind == "multiclass"
     y_pred, chances = (values.argmax(-1), values) if several else (values, None)

@@ -4,12 +4,14 @@ Every row of a file is kept, with all its columns. Added are <target>_pred (a va
 of class 1, or the class followed by its probabilities <target>_p0, <target>_p1, ..., with the names
 of the classes if they have some), "warning" (what is unusual in the molecule, such as a metal) and
 "error" (why a row has no prediction). Molecules are standardised as they were for the training.
-Files of any size are read in parts.
+Files of any size are read in parts. For a folder of .parquet files, --out is a folder with a file
+of the same name for each; the same command goes on after an interruption.
 """
 
 import argparse
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +25,10 @@ examples:
   slicegraph predict runs/mini "CCO" "c1ccccc1"
   slicegraph predict runs/mini molecules.csv --out predicted.csv
   slicegraph predict runs/mini molecules.smi.gz --out - | head
+  slicegraph predict runs/mini molecules --engine ray --out predicted
   torchrun --nproc-per-node 4 -m slicegraph predict runs/mini huge.parquet --out huge.csv.gz
 """
+ENGINES = ("local", "ray")
 SOME_BAD, STOPPED, CUT_OFF = 3, 130, 141
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -36,24 +40,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "inputs",
         nargs="+",
-        metavar="SMILES|FILE",
+        metavar="SMILES|FILE|FOLDER",
         help="SMILES or InChI; or a file: .csv, .tsv, .txt, .smi, .sdf (each also .gz), .xlsx or "
-        ".parquet",
+        ".parquet; or a folder of .parquet files",
     )
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
+    add("--engine", choices=ENGINES, help="what predicts the files of a folder (default: local)")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
     add("--force", action="store_true", help="replace the file if it exists")
     add(
         "--workers",
         type=int,
         metavar="N",
-        help="processes that read SMILES (default: half the cores, 2 to 8)",
+        help="processes that read SMILES (default: half the cores, 2 to 8); for ray, models "
+        "(default: one a GPU, or one a core)",
     )
     add("--chunk-rows", type=int, help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> None:
     """Predict; exit with status 3 if a row has no prediction, 130 after Ctrl-C."""
+    if len(args.inputs) == 1 and Path(args.inputs[0]).is_dir():
+        if _predict_folder(Path(args.inputs[0]), args):
+            raise SystemExit(SOME_BAD)
+        return
+    if args.engine:
+        raise ValueError(f"--engine {args.engine} is for a folder of .parquet files")
     try:
         file = _file(args)
     except (ValueError, OSError):
@@ -154,6 +166,30 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     rows = f"{written.rows:,} row{'s' * (written.rows != 1)}"
     print(f"{rows} in {where}, {counts}", file=sys.stderr)
     return written.errors
+
+
+def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
+    """Predict every part; return the number of rows with an error."""
+    from slicegraph.data.table import open_table
+    from slicegraph.predict.batches import BatchPredictor, predict_parts
+
+    if args.out is None:
+        raise ValueError("--out is missing: a folder to write to")
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers {args.workers}, expected at least 1")
+    smiles = args.smiles
+    for part in sorted(folder.glob("*.parquet"))[:1]:
+        smiles = open_table(part, smiles, labels=()).smiles
+    device = None if args.device == "auto" else args.device
+    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device)
+    began = time.perf_counter()
+    options = {"engine": args.engine or ENGINES[0], "workers": args.workers}
+    done, now = predict_parts(predictor, folder, Path(args.out), **options)
+    seconds = time.perf_counter() - began
+    counts = f"{done.errors:,} with an error, {done.warnings:,} with a warning"
+    rate = f"{now:,} now in {seconds:,.1f} s, {now / seconds:,.0f} a second"
+    print(f"{done.rows:,} rows in {args.out} ({rate}), {counts}", file=sys.stderr)
+    return done.errors
 
 
 def _check_out(file: Path, args: argparse.Namespace) -> str:

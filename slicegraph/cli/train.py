@@ -18,7 +18,7 @@ examples:
   slicegraph train --data csv:my.csv --targets solubility --split scaffold
   slicegraph train --task digits --model.mixer qkv
   slicegraph train --task listops --data lra_release --preset lra-listops
-  slicegraph train --data pcqm4m-v2 --preset sliceformer-base --devices 4
+  slicegraph train --data pcqm4m-v2 --preset sliceformer-base --devices 8
   slicegraph train --init runs/one --data csv:my.csv --lr 1e-4 --epochs 30
   slicegraph train --config runs/one/config.yaml --out runs/two --model.mixer qkv
   slicegraph train --resume runs/one
@@ -178,10 +178,12 @@ def _merged(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     merged = base | given
     if "model" in given:
         merged["model"] = (base.get("model") or {}) | given["model"]
-    for mine, other in (("epochs", "max_steps"), ("max_steps", "epochs")):
-        if mine in given and other not in given:
-            merged[other] = None
-            merged["min_steps"] = given.get("min_steps")
+    for pair in (("epochs", "max_steps"), ("batch_size", "device_batch_size")):
+        for mine, other in (pair, pair[::-1]):
+            if mine in given and other not in given:
+                merged[other] = None
+                if mine in ("epochs", "max_steps"):
+                    merged["min_steps"] = given.get("min_steps")
     return merged
 
 

@@ -46,7 +46,7 @@ _MOST_WORKERS = 8  # unless more are asked for
 _MAX_SHOWN = 1000  # characters of a bad row that are kept
 _JOB, _LOG = "job.json", "parts.log"
 _FORMAT = "slicegraph-prepare-2"
-_FILES = (store.REJECTED, *store.ARRAYS)
+_FILES = (store.REJECTED, store.CHECKSUMS, *store.ARRAYS)
 _NAMES = "|".join(map(re.escape, (_JOB, _LOG, store.META, store.DIGESTS, *_FILES)))
 _OURS = re.compile(rf"(\d{{8,}}\.part|{_NAMES})(\.\d+\.tmp)?")  # parts of format 1, too
 _JOB_DRAFT = re.compile(rf"{re.escape(_JOB)}\.\d+\.tmp")
@@ -453,7 +453,7 @@ class _PrepareFolder:
         if not (self.path / store.META).exists():
             return None
         meta = store.read_meta(self.path)
-        store.check_files(self.path, meta, contents=True)
+        store.check_files(self.path, meta, sha256_of)
         return meta
 
     def begin(self, job: dict[str, Any], restart: bool) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from slicegraph.data.smiles import FeatureCode, MoleculeGraph
-from slicegraph.files import sha256_of, sync, sync_folder, write_atomically
+from slicegraph.files import Checksums, sha256_of, sync, sync_folder, write_atomically
 
 FORMAT = "slicegraph-molecules"
 VERSION = 1
@@ -28,6 +28,7 @@ META = "meta.json"
 REJECTED = "rejected.csv"
 PARTS = "parts"  # the folder of what is not finished
 LOCK = "prepare.lock"
+CHECKSUMS = "checksums.json"  # those that were found when the store was opened, see `Checksums`
 DIGESTS = "digests"  # eight bytes of a hash of each graph, while a store is made
 
 # Type and trailing shape of each file with OGB's vocabularies, -1 for the number of labels; all in
@@ -100,8 +101,9 @@ class MoleculeStore:
 
     Args:
         folder: where the molecules are.
-        verify: reads every file once and compares its SHA-256 with the one that was written. Sizes
-            are compared in any case. Whatever is wrong is a :class:`StoreError`.
+        verify: compares the SHA-256 of every file with the one that was written. A file is read
+            for this once, and again if its size or time changes. Sizes are compared in any case.
+            Whatever is wrong is a :class:`StoreError`.
 
     ``store[i]`` is a molecule, a PyG ``Data`` of int64 features with its ``smiles``, its ``index``
     in the store and, if there are labels, ``y`` of shape ``[1, L]`` (and ``bound``, if there are
@@ -117,10 +119,12 @@ class MoleculeStore:
 
     def __init__(self, folder: str | Path, verify: bool = True) -> None:
         folder, meta = Path(folder).absolute(), read_meta(folder)
-        check_files(folder, meta, contents=verify)
+        checksums = Checksums(folder / CHECKSUMS)
+        check_files(folder, meta, checksums.of if verify else None)
         self._open(folder, meta, None)
         if verify:
             self._check_pointers()
+            checksums.save()
 
     def _open(self, folder: Path, meta: dict[str, Any], positions: np.ndarray | None) -> None:
         self.folder, self.meta = folder, meta
@@ -288,7 +292,7 @@ class MoleculeStore:
         folder, meta = state["folder"], read_meta(state["folder"])
         if meta["files"] != state["files"]:
             raise StoreError(folder, "was prepared again since it was pickled; open it again")
-        check_files(folder, meta, contents=False)
+        check_files(folder, meta)
         self._open(folder, meta, state["positions"])
         if state["given"] is not None:
             self._give(state["given"], state["names"])
@@ -327,8 +331,10 @@ def read_meta(folder: str | Path) -> dict[str, Any]:
     return meta
 
 
-def check_files(folder: Path, meta: dict[str, Any], contents: bool) -> None:
-    """Raise a `StoreError` if a file is missing or has another size; or, with `contents`, hash."""
+def check_files(
+    folder: Path, meta: dict[str, Any], sha256: Callable[[Path], str] | None = None
+) -> None:
+    """Raise a `StoreError` if a file is missing or has another size or, with `sha256`, hash."""
     for name, entry in meta["files"].items():
         path = folder / name
         if not path.is_file():
@@ -337,8 +343,10 @@ def check_files(folder: Path, meta: dict[str, Any], contents: bool) -> None:
             what = "truncated" if size < entry["bytes"] else "too long"
             what += f": {size} bytes, expected {entry['bytes']}"
             raise StoreError(folder, f"{name} is {what}; {_REMEDY}")
-    for name, entry in meta["files"].items() if contents else ():
-        if (found := sha256_of(folder / name)) != entry["sha256"]:
+    if sha256 is None:
+        return
+    for name, entry in meta["files"].items():
+        if (found := sha256(folder / name)) != entry["sha256"]:
             hashes = f"its SHA-256 is {found[:12]}..., expected {entry['sha256'][:12]}..."
             raise StoreError(folder, f"{name} is damaged: {hashes}; {_REMEDY}")
 

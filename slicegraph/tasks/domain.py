@@ -114,7 +114,7 @@ class SequenceData(RunData):
         sizes = self.dataset.store.sequences.sizes(batches.positions, batches.max_length)
         options |= {"rank": self.rank, "world": self.world}
         sampler = SizeGroupedBatchSampler(sizes, batch_size, **options)
-        return batch_loader(batches, sampler, self.config.workers)
+        return batch_loader(batches, sampler, self.workers)
 
     @property
     def remark(self) -> str:

@@ -7,7 +7,7 @@ the file format.
 import signal
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ from tqdm import tqdm
 
 from slicegraph.metrics import counted
 from slicegraph.train.config import TrainConfig
-from slicegraph.train.machine import gather_from_ranks, make_loggers, say, sum_over_ranks
+from slicegraph.train.machine import gather_from_ranks, make_loggers, on_any_rank, say
 from slicegraph.train.results import class_names
-from slicegraph.train.run_folder import BEST, LAST, RunFolder
+from slicegraph.train.run_folder import BEST, EPOCH, LAST, RunFolder
 
 _MOST_CLASSES = 10  # whose names are printed
+_FEW_SAMPLES = 64  # of a rank at a time, which do not fill a GPU
 _RAW = "raw_weights"
+_PARTS_OF_MODEL = ("epoch", "global_step", "hyper_parameters", "state_dict")
 _BAR = "{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} updates, {remaining} left{postfix}"
 
 
@@ -44,7 +46,10 @@ class RunStart(Callback):
             found: Any = None
             try:
                 if trainer.is_global_zero:
-                    found = self.folder.claim(self.config, self.command)
+                    # A run that is resumed with other ranks has the same batches.
+                    sizes: Any = {"batch_size": pl_module.data.batch_size}
+                    own = replace(self.config, **sizes, device_batch_size=None)
+                    found = self.folder.claim(own, self.command)
             except OSError as error:
                 found = error
             found = trainer.strategy.broadcast(found)
@@ -75,14 +80,20 @@ class RunStart(Callback):
             say("\n".join(summary_lines(summary)))
         if data.remark:
             say(f"note    {data.remark}")
+        if config.trains_on_valid:
+            say("note    valid is trained on: the last epoch is kept, and valid has no score")
         say(
             f"task    {task.kind} of {', '.join(task.target_names)}{unit}{classes}, scored by "
             f"{dataset.evaluator.name}\n"
             f"model   {config.preset}: {parameters:,} parameters, mixer {model.config.mixer}\n"
             f"run     {self.folder.path}: {counted(data.total_steps, 'updates')} of "
-            f"{counted(config.batch_size or 0, dataset.noun)} ({counted(data.epochs, 'epochs')}) "
+            f"{counted(data.batch_size, dataset.noun)} ({counted(data.epochs, 'epochs')}) "
             f"on {trainer.world_size} x {trainer.strategy.root_device.type}, {config.precision}"
         )
+        if trainer.world_size > 1 and data.local_batch < _FEW_SAMPLES:
+            few = f"{counted(data.local_batch, dataset.noun)} at a time, which does not fill a GPU"
+            more = f"--device-batch-size {_FEW_SAMPLES} or more with a higher --lr"
+            say(f"WARNING each of {trainer.world_size} devices has {few}; use fewer, or {more}")
 
 
 def changed_settings(config: TrainConfig) -> str:
@@ -307,36 +318,54 @@ def chosen_by_loss(task: Any) -> bool:
 
 
 class RunCheckpoint(Checkpoint):
-    """Saves the last state every few updates and after each epoch, and the best state; may stop.
+    """Saves the last state by time and after each epoch, and the best states; may stop the run.
 
     A checkpoint is only made where a run can be resumed exactly: after an update that is not the
     last of its epoch, and after an epoch with its validation. The best epoch is that of the best
-    valid score, or of the lowest valid loss, see `chosen_by_loss`. With ``patience`` the run stops
-    after so many epochs without a better one; `stopped` is then the text that says so. On
-    SIGTERM and Ctrl-C of any rank, it finishes the batch, saves the state and raises `Stopped`; a
-    second Ctrl-C interrupts at once.
+    valid score, or of the lowest valid loss, see `chosen_by_loss`; it is the last epoch if valid is
+    trained on. With ``top_k`` the weights of so many best epochs are kept as well. With
+    ``patience`` the run stops after so many epochs without a better one; `stopped` is then the text
+    that says so. On SIGTERM and Ctrl-C of any rank, it finishes the batch, saves the state and
+    raises `Stopped`; a second Ctrl-C interrupts at once.
 
     Lightning's `ModelCheckpoint` forgets the best score when the folder of the run was moved, and
     its `EarlyStopping` lets a stopped run train another epoch when it is resumed.
     """
 
-    def __init__(self, folder: RunFolder, every: int, patience: int) -> None:
-        self.folder, self.every, self.patience = folder, every, patience
+    def __init__(self, folder: RunFolder, config: TrainConfig) -> None:
+        self.folder, self.config, self.patience = folder, config, config.patience or 0
         self.best: float | None = None
         self.best_epoch = -1
+        self.kept: list[list[float]] = []  # value (lower is better) and epoch of the best epochs
         self.by_loss = False
         self.stopped = ""
         self._saved_step = self._signal = 0
+        self._saved_time = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "best_epoch": self.best_epoch, "by_loss": self.by_loss}
+        return {
+            **{"best": self.best, "best_epoch": self.best_epoch},
+            **{"by_loss": self.by_loss, "kept": self.kept},
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best, self.best_epoch = state_dict["best"], state_dict["best_epoch"]
         self.by_loss = state_dict.get("by_loss", False)  # older runs go on with the score
+        self.kept = state_dict.get("kept", [])
+
+    @property
+    def epochs(self) -> list[int]:
+        """The epochs whose weights are averaged for the model of the run."""
+        return sorted(int(epoch) for _, epoch in self.kept) or [self.best_epoch]
+
+    @property
+    def files(self) -> list[Path]:
+        """The checkpoints of `epochs`."""
+        names = [EPOCH.format(epoch + 1) for epoch in self.epochs] if self.kept else [BEST]
+        return [self.folder.path / name for name in names]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._saved_step = trainer.global_step
+        self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
         if self.best is None:
             self.by_loss = chosen_by_loss(pl_module.data.dataset.task)
         self._stop_if_stuck(trainer, trainer.current_epoch - 1)
@@ -348,12 +377,8 @@ class RunCheckpoint(Checkpoint):
         self._signal = number
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def _is_stopped(self, device: torch.device) -> bool:
-        """Whether any rank has received a signal."""
-        return bool(sum_over_ranks(torch.tensor(float(self._signal), device=device)))
-
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if self._is_stopped(pl_module.device):
+        if on_any_rank([self._signal != 0], pl_module.device)[0]:
             raise Stopped(self._signal or signal.SIGTERM, self.folder.path)
 
     def on_train_batch_end(
@@ -361,25 +386,47 @@ class RunCheckpoint(Checkpoint):
     ) -> None:
         if (batch_idx + 1) % trainer.accumulate_grad_batches or trainer.is_last_batch:
             return
-        stopped = self._is_stopped(pl_module.device)
-        if stopped or trainer.global_step >= self._saved_step + self.every:
+        config, step = self.config, trainer.global_step - self._saved_step
+        due = time.monotonic() >= self._saved_time + 60 * config.checkpoint_minutes
+        stopped, due = on_any_rank([self._signal != 0, due], pl_module.device)
+        if stopped or due or (config.checkpoint_steps and step >= config.checkpoint_steps):
             self._save_last(trainer)
         if stopped:
             raise Stopped(self._signal or signal.SIGTERM, self.folder.path)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         valid, evaluator = pl_module.evaluations["valid"], pl_module.data.dataset.evaluator
-        score = valid.loss if self.by_loss else valid.score
+        score, epoch = valid.loss if self.by_loss else valid.score, trainer.current_epoch
         sign = -1 if evaluator.higher_is_better and not self.by_loss else 1
-        if self.best is None or sign * score < sign * self.best:
-            self.best, self.best_epoch = score, trainer.current_epoch
+        last = self.config.trains_on_valid
+        if last or self.best is None or sign * score < sign * self.best:
+            self.best, self.best_epoch = score, epoch
             trainer.save_checkpoint(self.folder.path / BEST)
+        if self.config.top_k > 1:
+            self._keep(trainer, -epoch if last else sign * score)
         self._save_last(trainer)
-        self._stop_if_stuck(trainer, trainer.current_epoch)
+        if self.kept and trainer.is_global_zero:
+            for path in self.folder.path.glob(EPOCH.format("*")):
+                if path not in self.files:
+                    path.unlink()
+        self._stop_if_stuck(trainer, epoch)
+
+    def _keep(self, trainer: pl.Trainer, value: float) -> None:
+        """Keep the weights of this epoch if it is one of the best."""
+        own = [value, trainer.current_epoch]
+        self.kept = sorted([*self.kept, own])[: self.config.top_k]
+        if own not in self.kept:
+            return
+        path = self.folder.path / EPOCH.format(trainer.current_epoch + 1)
+        trainer.save_checkpoint(path)
+        if trainer.is_global_zero:  # without the state of the optimizer, a third of the size
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            parts = {name: content[name] for name in _PARTS_OF_MODEL}
+            trainer.strategy.checkpoint_io.save_checkpoint(parts, path)
 
     def _save_last(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.folder.path / LAST)
-        self._saved_step = trainer.global_step
+        self._saved_step, self._saved_time = trainer.global_step, time.monotonic()
 
     def _stop_if_stuck(self, trainer: pl.Trainer, epoch: int) -> None:
         if self.patience and self.best is not None and epoch - self.best_epoch >= self.patience:

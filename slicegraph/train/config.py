@@ -27,6 +27,7 @@ TABLE_ONLY = (
     *("standardize", "replicates", "censored", "allow_rejected"),
 )
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
+_MOLECULES_ONLY += ("train_splits",)
 
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
 # PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
@@ -85,14 +86,14 @@ class TrainConfig:
         "molecule is never on two sides (default: random, for classes stratified)"
     )
     fractions: tuple[float, ...] | None = _data(
-        "csv: three fractions of train, valid and test that add up to 1 (default: 0.8,0.1,0.1)"
+        "csv: fractions of train, valid and test (default: 0.8,0.1,0.1)"
     )
     split_seed: int | None = _data("csv: seed of the split (default: 0)", ">= 0")
     standardize: tuple[str, ...] | None = _data(
         "csv: steps of hydrogens,fragment,charge,tautomer, or all (default: none)"
     )
     replicates: str | None = _data(
-        "csv: {} of the labels of one molecule in several rows (default: keep)",
+        "csv: {} the labels of one molecule in several rows (default: keep)",
         ("keep", "mean", "median"),
     )
     censored: str | None = _data(
@@ -101,6 +102,9 @@ class TrainConfig:
     )
     allow_rejected: float | None = _data(
         "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
+    )
+    train_splits: tuple[str, ...] | None = _data(
+        "splits to train on; with valid the last epoch is kept (default: train)"
     )
     task: str | None = _data(
         f"sequences and images: {', '.join(TASK_PRESETS)}; csv: regression, binary or multiclass "
@@ -124,6 +128,9 @@ class TrainConfig:
     )
 
     batch_size: int | None = _training("samples in an update, over all devices", ">= 1")
+    device_batch_size: int | None = _training(
+        "samples of each device in an update, instead of batch_size", ">= 1"
+    )
     accumulate: int = _training("parts of a batch, one after another to save memory", ">= 1", 1)
     epochs: int | None = _training("passes over the training split", ">= 1")
     min_steps: int | None = _training("least number of updates; adds epochs if necessary", ">= 0")
@@ -134,23 +141,27 @@ class TrainConfig:
     weight_decay: float | None = _training("weight decay of the matrices", ">= 0")
     clip: float | None = _training("maximum norm of the gradient; 0 for no limit", ">= 0")
     ema: float = _training("decay of the average of the weights; 0 for none", "[0, 1)", 0.0)
+    top_k: int = _training("best epochs to keep; the model is the mean of their weights", ">= 1", 1)
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
     patience: int | None = _training(
-        "epochs without a better valid score before the run ends; 0: no limit (csv: 50, else 0)",
+        "epochs without a better score that end the run; 0: any (csv: 50, else 0)",
         ">= 0",
     )
     seed: int = _training("seed of the initial weights, sample order and dropout", ">= 0", 0)
 
     out: str | None = _run("folder of the run (default: runs/DATE-DATA-PRESET)")
-    checkpoint_steps: int = _run("updates between checkpoints", ">= 1", 1000)
+    checkpoint_minutes: float = _run("minutes between checkpoints", "> 0", 15.0)
+    checkpoint_steps: int | None = _run("updates between them (default: by time only)", ">= 1")
     logger: str = _run("{}", ("csv", "tensorboard", "wandb"), "csv")
     accelerator: str = _machine("{}", ("cpu", "gpu", "cuda", "mps", "tpu", "auto"), "auto")
     devices: str = _machine("devices on each machine, or auto", default="auto")
     nodes: int = _machine("number of machines", ">= 1", 1)
     precision: str | None = _machine("{} (default: mixed on a GPU, else 32-true)", _PRECISIONS)
-    workers: int = _machine("processes that load data; 0: the main process", ">= 0", 0)
+    workers: int | None = _machine(
+        "processes that load data for a device (default: for a GPU 1 to 8, else 0)", ">= 0"
+    )
     threads: int | None = _machine("CPU threads of a process (default: 1 a core; mini: 1)", ">= 1")
     compile: bool = _machine("compile the model with torch.compile (default: no)", None, False)
 
@@ -186,6 +197,11 @@ class TrainConfig:
         """Whether the data is a task on sequences or images, and not molecules."""
         return self.task in TASK_PRESETS
 
+    @property
+    def trains_on_valid(self) -> bool:
+        """Whether the valid split is trained on, so that its score cannot choose an epoch."""
+        return "valid" in (self.train_splits or ())
+
     def resolved(self) -> "TrainConfig":
         """Choose what is None by the recipe of the preset; ``epochs`` overrides how long."""
         if self.is_task:
@@ -194,11 +210,14 @@ class TrainConfig:
         else:
             preset = self.preset or DEFAULT
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
-        values = values | {"preset": preset, "patience": 50 if self.is_table else 0}
+        patience = 50 if self.is_table and not self.trains_on_valid else 0
+        values = values | {"preset": preset, "patience": patience}
         values |= {} if self.is_table else {"root": "dataset"}
         if self.epochs is not None or self.max_steps is not None:
             for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
                 values.pop(name, None)
+        if self.device_batch_size is not None:
+            values.pop("batch_size", None)
         chosen = {name: value for name, value in values.items() if getattr(self, name) is None}
         return replace(self, **(chosen | {"data": data}))
 
@@ -230,6 +249,13 @@ def _check(config: TrainConfig) -> None:
         raise ValueError(f"train: devices = {config.devices!r}, expected a number or auto")
     if config.epochs is not None and config.max_steps is not None:
         raise ValueError("train: epochs and max_steps are given, expected one of them")
+    if config.batch_size is not None and config.device_batch_size is not None:
+        raise ValueError("train: batch_size and device_batch_size are given, expected one of them")
+    if config.trains_on_valid and config.patience:
+        raise ValueError(
+            f"train: patience = {config.patience} needs the valid split, which train_splits trains "
+            "on; leave out one of them"
+        )
     if config.is_task:
         given = [name for name in _MOLECULES_ONLY if getattr(config, name)]
         if given or config.is_table:

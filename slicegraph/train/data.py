@@ -5,6 +5,7 @@ The functions `check`, `run_data`, `model_fields` and `new_model` are for molecu
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,6 +16,7 @@ from torch_geometric.data import Batch
 
 from slicegraph.data.batch import molecule_loader
 from slicegraph.data.datasets import MoleculeDataset, load_dataset
+from slicegraph.data.pool import cores
 from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.nn.mixer import MIXERS
@@ -22,6 +24,7 @@ from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.train.config import DEFAULT, TABLE_ONLY, TrainConfig
 from slicegraph.transforms import StructuralEncoding
 
+_MOST_WORKERS = 8  # processes that load data, for each device
 _EVALUATION_BATCH = 128  # or more, if a training batch is larger
 _MOST_TRAIN = 200_000  # samples; a larger training split is not evaluated at the end
 
@@ -44,7 +47,7 @@ class RunData(pl.LightningDataModule):
     def __init__(self, config: TrainConfig, dataset: Any = None) -> None:
         super().__init__()
         self.config, self.dataset = config, dataset
-        self.rank, self.world = 0, 1
+        self.rank, self.world, self.workers = 0, 1, config.workers or 0
 
     def prepare_data(self, progress: bool = True) -> None:
         """Download and prepare the samples, on one rank of each node."""
@@ -54,16 +57,21 @@ class RunData(pl.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         """Load the data set; raise if ranks and parts cannot have equal shares of a batch."""
         self.prepare_data(progress=False)
+        config = self.config
         if self.trainer is not None:
             self.rank, self.world = self.trainer.global_rank, self.trainer.world_size
-        config = self.config
+            if config.workers is None and self.trainer.strategy.root_device.type != "cpu":
+                own = cores() // self.trainer.num_devices - 1
+                self.workers = max(1, min(_MOST_WORKERS, own))
         size, parts = config.batch_size or 1, self.world * config.accumulate
+        if config.device_batch_size is not None:
+            size = config.device_batch_size * self.world
         if size % parts:
             raise ValueError(
                 f"train: batch_size = {size} cannot be shared evenly by {self.world} ranks in "
                 f"{config.accumulate} parts each; choose a multiple of {parts}"
             )
-        self.local_batch = size // parts
+        self.batch_size, self.local_batch = size, size // parts
 
     def count_updates(self) -> None:
         """Set the number of epochs and of updates, in each epoch and in all."""
@@ -94,6 +102,8 @@ class RunData(pl.LightningDataModule):
     def evaluated(self) -> list[str]:
         """The splits to evaluate at the end of the run."""
         sizes = {name: len(part) for name, part in self.dataset.splits.items()}
+        if self.config.trains_on_valid:  # its score would not be that of new molecules
+            del sizes["valid"]
         most = {"train": _MOST_TRAIN, "valid": math.inf, "test": math.inf}
         return [name for name in most if 0 < sizes.get(name, 0) <= most[name]]
 
@@ -127,10 +137,11 @@ class MoleculeRunData(RunData):
         options = {name: getattr(config, name) for name in TABLE_ONLY}
         options["seed"] = options.pop("split_seed")
         options = {name: value for name, value in options.items() if value is not None}
-        return load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
+        found = load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
+        return found if config.train_splits is None else _joined(found, config.train_splits)
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Batch]:
-        options |= {"rank": self.rank, "world": self.world, "num_workers": self.config.workers}
+        options |= {"rank": self.rank, "world": self.world, "num_workers": self.workers}
         if (config := self.model_config) is not None:
             distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
             pairs = MIXERS[config.mixer].needs_pairs
@@ -143,6 +154,17 @@ class MoleculeRunData(RunData):
 
 
 run_data = MoleculeRunData
+
+
+def _joined(dataset: MoleculeDataset, names: tuple[str, ...]) -> MoleculeDataset:
+    """The same data set with the molecules of these splits as the split "train"."""
+    known = [name for name in dataset.splits if not name.startswith("test")]
+    for name in names:
+        if name not in known:
+            given = f"train: train_splits = {','.join(names)!r}"
+            raise ValueError(f"{given}, expected splits of {dataset.name}: {', '.join(known)}")
+    positions = [dataset.splits[name] for name in dict.fromkeys(names)]
+    return replace(dataset, splits={**dataset.splits, "train": np.concatenate(positions)})
 
 
 def check(config: TrainConfig) -> None:

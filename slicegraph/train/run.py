@@ -19,7 +19,7 @@ from slicegraph.train import callbacks, machine, results
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.module import BadLoss, TrainingError, TrainingModule
-from slicegraph.train.run_folder import BEST, LAST, RunFolder, RunResult, refuse_used
+from slicegraph.train.run_folder import LAST, RunFolder, RunResult, refuse_used
 
 
 def train(
@@ -63,7 +63,7 @@ def train(
 
     data, module = domain.run_data(config), TrainingModule(config, domain)
     log = callbacks.LogTable(folder, progress)
-    checkpoint = callbacks.RunCheckpoint(folder, config.checkpoint_steps, config.patience or 0)
+    checkpoint = callbacks.RunCheckpoint(folder, config)
     steps = [
         callbacks.RunStart(config, folder, command, progress),
         callbacks.RandomState(config.seed),
@@ -79,17 +79,34 @@ def train(
     ):
         trainer = machine.make_trainer(config, steps)
         with _state_written(folder, module, data, checkpoint):
+            # Before the other ranks start: they would wait for hours, and give up.
+            rank_zero_only(data.prepare_data)(progress)
             saved = resume is not None and (folder.path / LAST).is_file()
             trainer.fit(module, datamodule=data, ckpt_path=folder.path / LAST if saved else None)
             if checkpoint.stopped and progress:
                 machine.say(checkpoint.stopped)
-            best = torch.load(folder.path / BEST, map_location="cpu", weights_only=True)
-            module.load_state_dict(best["state_dict"])
+            module.load_state_dict(mean_weights(checkpoint.files))
             trainer.test(module, datamodule=data, verbose=False)
             result = _write_results(module, log, checkpoint)
     for text in result.metrics["warnings"] if progress else ():
         machine.say(f"WARNING {text}")
     return result
+
+
+def mean_weights(paths: list[Path]) -> dict[str, torch.Tensor]:
+    """Return the mean of the weights in these checkpoints; whole numbers are those of the first."""
+    total: dict[str, torch.Tensor] = {}
+    for path in paths:
+        weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        if len(paths) == 1:
+            return weights
+        for name, value in weights.items():
+            if value.is_floating_point():
+                share = value.double() / len(paths)
+                total[name] = total[name] + share if name in total else share
+            else:
+                total.setdefault(name, value)
+    return total
 
 
 @contextmanager
@@ -151,8 +168,11 @@ def _write_results(
     chosen_by = f"valid {dataset.evaluator.name}"
     if checkpoint.by_loss:
         chosen_by = "valid loss" + " of the standardised targets" * module.config.standardise
-    device = trainer.strategy.root_device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    if module.config.trains_on_valid:
+        chosen_by = "the end of the training"
+    if checkpoint.kept:
+        epochs = ", ".join(str(epoch + 1) for epoch in checkpoint.epochs)
+        chosen_by += f"; the model is the mean of the weights of epochs {epochs}"
     metrics: dict[str, Any] = {
         "metric": dataset.evaluator.name,
         "unit": module.data.unit,
@@ -168,7 +188,7 @@ def _write_results(
         "chosen_by": chosen_by,
         "stopped": checkpoint.stopped,
         "steps": log.rows[-1]["step"],
-        "device": f"{trainer.world_size} x {name}",
+        "device": f"{trainer.world_size} x {machine.device_name(trainer.strategy.root_device)}",
         "versions": {
             "slicegraph": __version__,
             **{name: version(name) for name in ("torch", "lightning", "numpy")},

@@ -26,6 +26,7 @@ from slicegraph.train.results import class_names, headline
 
 RUNS = Path("runs")
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
+EPOCH = "checkpoints/epoch-{}.ckpt"  # the weights of one of the best epochs, from 1
 _RDKIT = "rdkit"  # the entry of molecules.npz with its version
 _CONFIG, _STATUS, _MOLECULES = "config.yaml", "status.json", "molecules.npz"
 
@@ -221,6 +222,15 @@ def settings_of_run(model: str | Path) -> TrainConfig | None:
     """The settings of the run that a model belongs to, if it is in the folder of one."""
     path = _file_of_run(model, _CONFIG)
     return None if path is None else TrainConfig.read(path)
+
+
+def metrics_of_run(model: str | Path) -> dict[str, Any]:
+    """The content of metrics.json of the run that a model belongs to; empty if it has none."""
+    path = _file_of_run(model, "metrics.json")
+    try:
+        return {} if path is None else dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def molecules_of_run(model: str | Path) -> dict[str, np.ndarray] | None:

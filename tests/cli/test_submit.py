@@ -1,9 +1,11 @@
 """`slicegraph submit`: the file of OGB's own writer."""
 
+import json
+
 import numpy as np
 import pytest
 from ogb.lsc import PCQM4MEvaluator, PCQM4Mv2Evaluator
-from support.ogb_folders import LSC_SPLITS, MOLECULES, write_lsc
+from support.ogb_folders import LSC_SPLITS, MOLECULES, gap, write_lsc
 from support.small_models import save_model
 
 from slicegraph import metrics
@@ -54,6 +56,30 @@ def test_the_predictions_are_in_the_order_of_the_split(
         found = written["y_pred"]
     expected = load_predictor(model).predict([MOLECULES[row] for row in LSC_SPLITS[name][split]])
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_several_models_are_averaged_and_described(model, tmp_path, capsys, small_release):
+    write_lsc(tmp_path, "pcqm4m-v2")
+    other = str(save_model(tmp_path / "run" / "model", seed=5))
+    facts = {"device": "8 x NVIDIA A100 (80 GiB)", "train_seconds": 5400.0}
+    (tmp_path / "run" / "metrics.json").write_text(json.dumps(facts))
+    words = ["--root", str(tmp_path), "--out", str(tmp_path)]
+    assert main(["submit", model, other, *words]) == 0
+    with np.load(tmp_path / SUBMISSIONS[0][2]) as written:
+        found = written["y_pred"]
+    models = [load_predictor(path) for path in (model, other)]
+    rows = LSC_SPLITS["pcqm4m-v2"]
+    each = [one.predict([MOLECULES[row] for row in rows["test-dev"]]) for one in models]
+    assert np.abs(each[0] - each[1]).max() > 1e-3
+    np.testing.assert_allclose(found, (each[0] + each[1]) / 2, atol=1e-5)
+    said = capsys.readouterr().out
+    size = sum(weight.numel() for weight in models[0].parameters())
+    assert f"parameters  {2 * size:,} ({size:,} + {size:,})" in said
+    assert f"{model}: not known" in said
+    assert f"{other}: 8 x NVIDIA A100 (80 GiB), 1.50 h of training" in said
+    valid = np.mean([one.predict([MOLECULES[row] for row in rows["valid"]]) for one in models], 0)
+    error = np.abs(valid - [gap(row) for row in rows["valid"]]).mean()
+    assert f"valid       MAE {error:.4f} eV" in said
 
 
 @pytest.mark.parametrize(("name", "file"), [SUBMISSIONS[0][::2], SUBMISSIONS[2][::2]])

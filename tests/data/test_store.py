@@ -26,6 +26,7 @@ from support.small_store import (
 from torch_geometric.data import Batch
 from torch_geometric.loader import DataLoader
 
+from slicegraph import files
 from slicegraph.data.prepare import write_graphs
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.store import (
@@ -35,6 +36,7 @@ from slicegraph.data.store import (
     count_duplicates,
     read_meta,
 )
+from slicegraph.files import sha256_of
 
 GRAPHS = [random_graph(4, 5, 0), chain(1), random_graph(7, 9, 1), chain(3), random_graph(2, 0, 2)]
 LABELS = [[0.5, 1.0], [-2.0, float("nan")], [3.25, 0.0], [0.0, 7.0], [1.0, 1.0]]
@@ -315,6 +317,35 @@ def test_every_flipped_bit_is_found(folder: Path, name: str, data: st.DataObject
     message = f"{name} is damaged: its SHA-256 is"
     with flipped(folder / name, bit), pytest.raises(StoreError, match=message):
         MoleculeStore(folder)
+
+
+def test_files_are_hashed_once_and_again_after_a_change(folder: Path, monkeypatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(files, "_YOUNG", -(10**9))  # of any age
+    monkeypatch.setattr(files, "sha256_of", lambda path: read.append(path.name) or sha256_of(path))
+    for _ in range(3):
+        MoleculeStore(folder)
+    assert sorted(read) == sorted(FILES)
+    content = (folder / "atoms.npy").read_bytes()
+    (folder / "atoms.npy").write_bytes(content)  # the same content at another time
+    MoleculeStore(folder)
+    assert read[len(FILES) :] == ["atoms.npy"]
+    (folder / "atoms.npy").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(StoreError, match=r"atoms\.npy is damaged"):
+        MoleculeStore(folder)
+
+
+def test_a_young_file_is_not_remembered(folder: Path) -> None:
+    (folder / "atoms.npy").touch()
+    MoleculeStore(folder)
+    path = folder / "checksums.json"
+    assert "atoms.npy" not in (json.loads(path.read_text()) if path.exists() else {})
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"atoms.npy": []}', '{"atoms.npy": 5}', "{", "7"])
+def test_checksums_that_are_damaged_are_made_again(folder: Path, content: str) -> None:
+    (folder / "checksums.json").write_text(content)
+    assert len(MoleculeStore(folder))
 
 
 @fuzzed

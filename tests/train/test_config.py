@@ -42,6 +42,8 @@ def test_every_help_text_gives_the_default():
         ({"batch_size": 2.5}, "batch_size = 2.5, expected a whole number"),
         ({"batch_size": 0}, "batch_size = 0, expected at least 1"),
         ({"epochs": 3, "max_steps": 5}, "epochs and max_steps"),
+        ({"batch_size": 8, "device_batch_size": 4}, "batch_size and device_batch_size are given"),
+        ({"train_splits": "train,valid", "patience": 3}, "patience = 3 needs the valid split"),
         ({"dropout": 1.0}, "dropout = 1.0"),
         ({"devices": "-2"}, "devices = '-2'"),
         ({"compile": "yes"}, "compile = 'yes', expected true or false"),

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 from support.tiny_run import distance, tiny_run, weights
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
 from slicegraph.models import load
-from slicegraph.train.machine import freed_memory_kept
+from slicegraph.train import TrainConfig
+from slicegraph.train.data import MoleculeRunData
+from slicegraph.train.machine import ddp, freed_memory_kept
 
 LARGE = 192 << 20
 needs_glibc = pytest.mark.skipif(
@@ -31,6 +34,34 @@ def trained(folder: Path, **settings) -> Path:
 
 def test_processes_that_load_data_change_nothing(plain, tmp_path):
     assert distance(trained(tmp_path, workers=2), plain) == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "hook"),
+    [("bf16-mixed", bf16_compress_hook), ("32-true", None), ("16-mixed", None)],
+)
+def test_several_ranks_send_views_and_in_bf16_half_the_bytes(precision, hook):
+    strategy = ddp(precision, accumulate=1)
+    assert strategy._ddp_kwargs == {"gradient_as_bucket_view": True, "static_graph": True}
+    assert strategy._ddp_comm_hook is hook
+    assert not ddp(precision, accumulate=2)._ddp_kwargs["static_graph"]
+
+
+@pytest.mark.parametrize(
+    ("device", "cores", "devices", "expected"),
+    [("cpu", 64, 1, 0), ("cuda", 64, 8, 7), ("cuda", 128, 8, 8), ("cuda", 4, 8, 1)],
+)
+def test_the_number_of_processes_that_load_data_is_chosen(
+    tmp_path, monkeypatch, device, cores, devices, expected
+):
+    monkeypatch.setattr("slicegraph.train.data.cores", lambda: cores)
+    strategy = types.SimpleNamespace(root_device=torch.device(device))
+    ranks = {"global_rank": 0, "world_size": devices, "num_devices": devices}
+    for workers, found in ((None, expected), (3, 3)):
+        data = MoleculeRunData(TrainConfig(batch_size=64, workers=workers), dataset=object())
+        data.trainer = types.SimpleNamespace(strategy=strategy, **ranks)
+        data.setup()
+        assert data.workers == found
 
 
 def test_bf16_on_the_cpu_is_near_float32(plain, tmp_path):

@@ -219,14 +219,14 @@ def test_several_values_are_chosen_by_the_loss_and_others_by_the_score(
     tmp_path, monkeypatch, task, best
 ):
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    checkpoint = RunCheckpoint(SimpleNamespace(path=tmp_path), 1000, 0)
+    checkpoint = RunCheckpoint(SimpleNamespace(path=tmp_path), TrainConfig())
     for epoch, (score, loss) in enumerate([(900.0, 0.8), (800.0, 0.5), (700.0, 0.7)]):
         epoch_end(checkpoint, epoch, score, loss, task)
     assert checkpoint.best_epoch == best
 
 
 def test_an_older_run_goes_on_with_the_score(tmp_path):
-    checkpoint = RunCheckpoint(SimpleNamespace(path=tmp_path), 1000, 0)
+    checkpoint = RunCheckpoint(SimpleNamespace(path=tmp_path), TrainConfig())
     checkpoint.load_state_dict({"best": 5.0, "best_epoch": 0})
     epoch_end(checkpoint, 1, 4.0, 9.0, Task("regression", ("logD", "Papp"), "mae"))
     assert (checkpoint.best, checkpoint.best_epoch) == (4.0, 1)

@@ -112,6 +112,7 @@ def test_two_ranks_with_half_the_batch_are_one_process_with_all_of_it(two_ranks)
     folder, printed = two_ranks
     assert printed.count("test MAE") == 2  # each rank prints the result that it was given
     assert printed.count("on 2 x cpu") == 1
+    assert printed.count("WARNING each of 2 devices has 6 molecules at a time") == 1
     train(shared(folder, "alone"), progress=False)
     tables = [folder / name / "predictions" / "valid.csv" for name in ("shared", "alone")]
     found, expected = (list(csv.DictReader(path.open(newline=""))) for path in tables)
@@ -119,6 +120,13 @@ def test_two_ranks_with_half_the_batch_are_one_process_with_all_of_it(two_ranks)
     assert len({row["index"] for row in found}) == len(found) == 11
     for one, both in zip(expected, found, strict=True):
         assert float(both["gap_pred"]) == pytest.approx(float(one["gap_pred"]), abs=1e-5)
+
+
+@pytest.mark.slow
+def test_two_ranks_that_accumulate_are_one_process_with_all_of_it(two_ranks):
+    folder, _ = two_ranks
+    train(shared(folder, "one"), progress=False)
+    assert distance(folder / "parts", folder / "one") < 1e-5
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from support.tiny_run import MODEL, tiny_config, tiny_run, weights, write_table
 import slicegraph
 from slicegraph.models import load
 from slicegraph.train import train
-from slicegraph.train.callbacks import WeightAverage
+from slicegraph.train.callbacks import RunCheckpoint, WeightAverage
 from slicegraph.train.data import MoleculeRunData
 from slicegraph.train.module import TrainingError, TrainingModule
 from slicegraph.train.run_folder import RunFolder
@@ -170,6 +170,60 @@ def test_the_average_of_the_weights_follows_its_formula():
     average.on_validation_end(trainer, module)
     assert weight.weight.item() == 4.0
     assert average.average["weight"].item() == pytest.approx(expected)
+
+
+def test_the_model_is_the_mean_of_the_weights_of_the_best_epochs(tmp_path):
+    result = tiny_run(tmp_path, epochs=4, top_k=2, lr=3e-3)
+    scores = [float(row["valid_mae"]) for row in table(result.folder / "log.csv")]
+    best = sorted(sorted(range(4), key=scores.__getitem__)[:2])
+    paths = sorted(result.folder.glob("checkpoints/epoch-*.ckpt"))
+    assert [path.stem for path in paths] == [f"epoch-{epoch + 1}" for epoch in best]
+    states = [torch.load(path, weights_only=True) for path in paths]
+    assert "optimizer_states" not in states[0]
+    for name, weight in load(result.model).state_dict().items():
+        both = [state["state_dict"][f"model.{name}"] for state in states]
+        torch.testing.assert_close(weight, (both[0] + both[1]) / 2, msg=name)
+    assert f"epochs {best[0] + 1}, {best[1] + 1}" in result.metrics["chosen_by"]
+    assert np.isfinite(slicegraph.load(paths[0]).predict("CCO")).all()
+
+
+def test_valid_can_be_trained_on_and_then_has_no_score(tmp_path, capsys):
+    config = tiny_config(tmp_path, train_splits=("train", "valid"), epochs=2, lr=1e-9)
+    result = slicegraph.train(config)
+    assert "note    valid is trained on" in capsys.readouterr().out
+    splits = json.loads((result.folder / "data.json").read_text())["splits"]
+    assert splits == {"train": 36, "valid": 4, "test": 4}
+    assert result.valid is None
+    assert result.metrics["best_epoch"] == 1
+    assert result.metrics["chosen_by"] == "the end of the training"
+    assert not (result.folder / "predictions" / "valid.csv").exists()
+    assert np.isfinite(result.test)
+    assert train(resume=result.folder, progress=False).test == result.test
+
+
+def test_a_split_that_is_not_there_is_not_trained_on(tmp_path):
+    with pytest.raises(ValueError, match=r"train_splits = 'train,test'.*: train, valid$"):
+        tiny_run(tmp_path, train_splits=("train", "test"))
+
+
+def test_checkpoints_are_made_by_time(tmp_path, monkeypatch):
+    saved = []
+    save = RunCheckpoint._save_last
+    monkeypatch.setattr(
+        RunCheckpoint, "_save_last", lambda self, t: saved.append(t.global_step) or save(self, t)
+    )
+    tiny_run(tmp_path, epochs=1, checkpoint_minutes=1e-9)
+    assert saved == [1, 2, 3, 4]
+    saved.clear()
+    tiny_run(tmp_path, epochs=1, out=str(tmp_path / "other"))
+    assert saved == [4]
+
+
+def test_the_batch_of_a_device_becomes_the_batch_of_the_run(tmp_path):
+    result = tiny_run(tmp_path, batch_size=None, device_batch_size=16, epochs=1)
+    assert result.metrics["steps"] == 2
+    settings = RunFolder(result.folder).config
+    assert (settings.batch_size, settings.device_batch_size) == (16, None)
 
 
 def test_early_stopping_ends_the_run_and_a_resumed_one_stays_ended(tmp_path):

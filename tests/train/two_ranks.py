@@ -1,10 +1,11 @@
 """Several runs on the two ranks of torchrun, one after another, in FOLDER.
 
-`shared` is to be compared with one process. `whole` is not interrupted; `died` ends with an error
-on both ranks and is resumed, and so is `stopped`, which another process has begun.
+`shared` and `parts` are to be compared with one process. `whole` is not interrupted; `died` ends
+with an error on both ranks and is resumed, and so is `stopped`, which another process has begun.
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -31,7 +32,9 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     shared = slicegraph.train.TrainConfig.read(folder / "shared.yaml")
     print(slicegraph.train(shared))
-    options = {"checkpoint_steps": 3, "ema": 0.9}
+    parts = replace(shared, accumulate=2, out=str(folder / "parts"))
+    slicegraph.train(parts, progress=False)
+    options = {"checkpoint_steps": 3, "ema": 0.9, "top_k": 2}
     slicegraph.train(tiny_config(folder, **options, out=str(folder / "whole")), progress=False)
     RunCheckpoint.on_train_batch_end = save_and_die
     try:

@@ -18,8 +18,8 @@ from torch import Tensor
 from slicegraph import metrics
 from slicegraph.data.prepare import prepare as prepare_file
 from slicegraph.data.splits import Splits, Task
-from slicegraph.data.store import META, REJECTED, VERSION, MoleculeStore, StoreError
-from slicegraph.files import sha256_of
+from slicegraph.data.store import CHECKSUMS, META, REJECTED, VERSION, MoleculeStore, StoreError
+from slicegraph.files import Checksums, sha256_of
 
 
 class MissingDataset(FileNotFoundError):
@@ -171,10 +171,13 @@ class Source:
                 print(f"{self.name}: preparing the molecules in {folder}, once", file=sys.stderr)
             self.prepare(workers, progress)
         store = MoleculeStore(folder)
-        table = self.path if self.has_smiles and self.path.is_file() else None
-        if table and store.meta["source"].get("sha256") != self.sha256:
-            found = f"was prepared from another {table.name} than the one in {table.parent}"
-            raise StoreError(folder, f"{found}; delete the folder to prepare it again")
+        if self.has_smiles and self.path.is_file():
+            checksums = Checksums(folder / CHECKSUMS)
+            if store.meta["source"].get("sha256") != checksums.of(self.path):
+                name, place = self.path.name, self.path.parent
+                found = f"was prepared from another {name} than the one in {place}"
+                raise StoreError(folder, f"{found}; delete the folder to prepare it again")
+            checksums.save()
         return store
 
     def prepare(self, workers: int | None, progress: bool) -> None:

@@ -1,0 +1,313 @@
+"""Prediction as a map over batches and over parts: for Ray, Spark, and folders of Parquet files."""
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from slicegraph.data.pool import PROCESS_ENDED, run_halved
+from slicegraph.data.smiles import MoleculeGraph
+from slicegraph.data.table import NOT_TEXT, is_text
+from slicegraph.files import sha256_of
+from slicegraph.models.base import WEIGHTS_FILE, find_model
+from slicegraph.predict.distributed import default_device
+from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graph
+from slicegraph.predict.table import CHUNK_ROWS, value_columns
+
+_KEY = b"slicegraph"  # of the record in the metadata of a part
+_DRAFT = ".draft"
+
+
+class BatchPredictor:
+    """A callable that adds predictions to a batch of rows; every row stays in its place.
+
+    A batch is a dict of numpy arrays, a `pandas.DataFrame` or a `pyarrow.Table`, and the result is
+    of the same type: with the columns of :func:`slicegraph.predict.table.value_columns`,
+    ``warning`` and ``error`` added. A row that is not a molecule has NaN (a class has ``""``) and
+    its reason in ``error``. Any other iterable is taken as one of batches, and the result is an
+    iterator over their results. The model of a path is loaded once in each process that uses it.
+
+    Args:
+        model: a model, or what :func:`slicegraph.load` takes; only a path is small when pickled.
+        smiles: the column of the SMILES.
+        batch_size: molecules computed at once; does not change the values.
+        device: where a model that is given by path is put (default: a GPU if there is one).
+
+    Example:
+        >>> rows = ray.data.read_parquet("molecules")  # one model for each of 8 actors
+        >>> rows.map_batches(BatchPredictor, fn_constructor_args=["runs/base"], concurrency=8)
+        >>> predict = BatchPredictor("runs/base")
+        >>> schema = molecules.schema  # of a Spark DataFrame
+        >>> for name, kind in predict.columns.items():
+        ...     schema = schema.add(name, kind)
+        >>> molecules.mapInPandas(predict, schema)
+    """
+
+    def __init__(
+        self,
+        model: str | Path | MoleculePredictor,
+        smiles: str = "smiles",
+        batch_size: int = 256,
+        device: str | None = None,
+    ) -> None:
+        self.smiles, self.batch_size, self.device = smiles, batch_size, device
+        self._path = None if isinstance(model, MoleculePredictor) else str(model)
+        self._model = model if isinstance(model, MoleculePredictor) else None
+        self._check()
+
+    def _check(self) -> None:
+        if not isinstance(self.model, MoleculePredictor):
+            takes = getattr(self.model, "takes", type(self.model).__name__)
+            raise ValueError(f"BatchPredictor: {self._path} is a model of {takes}, not molecules")
+
+    @property
+    def model(self) -> MoleculePredictor:
+        """The model, loaded on first use."""
+        if self._model is None:
+            self._model = load_predictor(str(self._path), self.device or default_device())
+        return self._model
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are added, with their types in SQL."""
+        config = self.model.config
+        words = {"warning", "error"}
+        if config.task == "multiclass":
+            words |= {f"{name}_pred" for name in _names(config)}
+        added = [*value_columns(config), "warning", "error"]
+        return {name: "string" if name in words else "double" for name in added}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | ({"_model": None} if self._path else {})
+
+    def __call__(self, batch: Any) -> Any:
+        if isinstance(batch, dict):
+            return {**batch, **self.added(self._texts(batch, batch))}
+        if isinstance(batch, pd.DataFrame):
+            return batch.assign(**self.added(self._texts(batch, batch.columns)))
+        if hasattr(batch, "append_column"):  # of pyarrow, which may not be installed
+            return self.on_arrow(batch)
+        return map(self, batch)
+
+    def on_arrow(self, table: Any, careful: bool = False) -> Any:
+        """Add the columns to a `pyarrow.Table`; a row with an error has null for its numbers."""
+        import pyarrow as pa
+
+        kinds = {"double": pa.float64(), "string": pa.string()}
+        texts = self._texts(table, table.column_names).to_pylist()
+        for name, values in self.added(texts, careful).items():
+            own = pa.array(values, kinds[self.columns[name]], from_pandas=True)
+            table = table.append_column(name, own)
+        return table
+
+    def _texts(self, batch: Any, columns: Iterable[str]) -> Any:
+        found = list(map(str, columns))
+        if self.smiles not in found:
+            listed = ", ".join(found)
+            raise ValueError(f"BatchPredictor: no column {self.smiles!r}, there are {listed}")
+        for name in self.columns:
+            if name in found:
+                raise ValueError(f"BatchPredictor: there is a column {name!r} already; rename it")
+        return batch[self.smiles]
+
+    def added(self, texts: Iterable[Any], careful: bool = False) -> dict[str, np.ndarray]:
+        """Return the added columns for these SMILES, ``[N]`` each.
+
+        With `careful`, SMILES are read in processes of their own: a text that ends its process,
+        because RDKit crashes, has an error.
+        """
+        rows = ["" if text is None or text != text else text for text in texts]
+        read = partial(_read_texts, steps=self.model.config.standardize)
+        alone = partial(run_halved, read, died=lambda text: PROCESS_ENDED)
+        graphs = alone(rows) if careful else read(rows)
+        values, errors, warnings = self.model.predict_graphs(graphs, self.batch_size)
+        config, columns = self.model.config, list[np.ndarray]()
+        for own in np.moveaxis(values, 1, 0).astype(np.float64):
+            if config.task == "multiclass":
+                names = config.class_names or tuple(map(str, range(own.shape[1])))
+                chosen = ["" if np.isnan(row).any() else names[row.argmax()] for row in own]
+                columns.append(np.array(chosen, object))
+                columns += list(own.T)
+            else:
+                columns.append(own)
+        columns += [np.array(warnings, object), np.array([one or "" for one in errors], object)]
+        return dict(zip(self.columns, columns, strict=True))
+
+
+def _names(config: Any) -> Sequence[str]:
+    """The names of the targets, as `value_columns` has them."""
+    step = 1 + (config.num_classes if config.task == "multiclass" else 0)
+    return [name.removesuffix("_pred") for name in value_columns(config)[::step]]
+
+
+def _read_texts(texts: Sequence[Any], steps: Sequence[str]) -> list[MoleculeGraph | str]:
+    return [
+        NOT_TEXT if isinstance(text, str) and not is_text(text) else read_graph(text, steps)
+        for text in texts
+    ]
+
+
+class Counts(NamedTuple):
+    """What is in parts that are done."""
+
+    rows: int
+    errors: int
+    warnings: int
+
+
+class PartPredictor:
+    """Predicts a Parquet file and writes it, whole or not at all, with the predictions added.
+
+    The result has the name of the part, and a record of the model and of the size of the part in
+    its metadata. A part that a process died of is read carefully the next time, see
+    `BatchPredictor.added`: its draft is still there.
+    """
+
+    def __init__(self, out: str, predictor: BatchPredictor) -> None:
+        self.out, self.predictor = Path(out), predictor
+        self.record = {"model": model_sha256(predictor)}
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Predict the parts in the column "part"; for Ray's `map_batches`."""
+        return batch | {"rows": np.array([self.predict(Path(part)).rows for part in batch["part"]])}
+
+    def predict(self, part: Path) -> Counts:
+        """Predict a part, unless it is done."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        if (done := self.done(part)) is not None:
+            return done
+        careful = any(self.out.glob(f"{part.name}.*{_DRAFT}"))
+        owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        draft = self.out / f"{part.name}.{owner}{_DRAFT}"
+        counts = dict.fromkeys(Counts._fields, 0)
+        with parquet.ParquetFile(part) as source:
+            schema = self.predictor.on_arrow(source.schema_arrow.empty_table()).schema
+            with parquet.ParquetWriter(draft, schema) as file:
+                for batch in source.iter_batches(CHUNK_ROWS):
+                    table = self.predictor.on_arrow(pa.Table.from_batches([batch]), careful)
+                    file.write_table(table.cast(schema))
+                    counts["rows"] += len(table)
+                    for name, column in (("errors", "error"), ("warnings", "warning")):
+                        counts[name] += sum(map(bool, table[column].to_pylist()))
+                record = self.record | {"bytes": part.stat().st_size} | counts
+                file.add_key_value_metadata({_KEY: json.dumps(record)})
+        os.replace(draft, self.out / part.name)
+        return Counts(**counts)
+
+    def done(self, part: Path) -> Counts | None:
+        """Return what is in the result of a part, None if there is none.
+
+        Raises:
+            ValueError: the result is of another model, or of another file of this name.
+        """
+        from pyarrow import ArrowInvalid, parquet
+
+        target = self.out / part.name
+        if not target.is_file():
+            return None
+        try:
+            found = parquet.read_metadata(target)
+            record = json.loads((found.metadata or {})[_KEY])
+            counts = Counts(*(record[name] for name in Counts._fields))
+        except (ArrowInvalid, KeyError, ValueError, TypeError):
+            raise ValueError(f"{target} is not a result of predict; choose another --out") from None
+        now = self.record | {"bytes": part.stat().st_size}
+        for name, what in (("model", "another model"), ("bytes", f"another {part.name}")):
+            if record.get(name) != now[name]:
+                raise ValueError(f"{target} was predicted from {what}; choose another --out")
+        if not counts.rows == found.num_rows == parquet.read_metadata(part).num_rows:
+            raise ValueError(f"{target} has {found.num_rows:,} rows, expected those of {part}")
+        return counts
+
+
+def model_sha256(predictor: BatchPredictor) -> str:
+    """The checksum of the weights of a predictor that was made from a path."""
+    place = find_model(str(predictor._path))
+    return sha256_of(place if place.is_file() else place / WEIGHTS_FILE)
+
+
+def predict_parts(
+    predictor: BatchPredictor,
+    folder: Path,
+    out: Path,
+    engine: str = "local",
+    workers: int | None = None,
+) -> tuple[Counts, int]:
+    """Predict every Parquet file of a folder into a file of the same name in another folder.
+
+    Returns what is in all parts, and how many of the rows were predicted by this call.
+
+    Files that are done are left as they are, so that the same call goes on after an interruption.
+    At the end the rows of all parts are counted and compared with those of the source.
+    """
+    parts = sorted(folder.glob("*.parquet"))
+    if not parts:
+        raise ValueError(f"{folder} has no .parquet files")
+    if out.exists() and (not out.is_dir() or out.samefile(folder)):
+        raise ValueError(f"--out {out} is not a folder of its own; choose another")
+    out.mkdir(parents=True, exist_ok=True)
+    work = PartPredictor(str(out.absolute()), predictor)
+    before = {part: work.done(part) for part in parts}
+    waiting = [part.absolute() for part, counts in before.items() if counts is None]
+    with tqdm(total=len(parts), initial=len(parts) - len(waiting), unit="part") as bar:
+        for done in ENGINES[engine](work, waiting, workers):
+            bar.update(done)
+    for draft in out.glob(f"*.parquet.*{_DRAFT}"):
+        draft.unlink()
+    found = [work.done(part) for part in parts]
+    for part, counts in zip(parts, found, strict=True):
+        if counts is None:
+            raise RuntimeError(f"{part} has no result; run the same command again")
+    total = Counts(*(sum(each) for each in zip(*filter(None, found), strict=True)))
+    return total, total.rows - sum(counts.rows for counts in before.values() if counts)
+
+
+def _locally(work: PartPredictor, parts: list[Path], workers: int | None) -> Iterator[int]:
+    """Predict one part after another in this process."""
+    for part in parts:
+        work.predict(part)
+        yield 1
+
+
+def _with_ray(work: PartPredictor, parts: list[Path], workers: int | None) -> Iterator[int]:
+    """Predict parts in actors of Ray, each with a model; a part whose actor dies is repeated."""
+    if find_spec("ray") is None:
+        raise ValueError('--engine ray needs ray: pip install "slicegraph[ray]"')
+    import ray
+
+    if not parts:
+        return
+    if not ray.is_initialized():
+        alone = workers is not None and "RAY_ADDRESS" not in os.environ
+        ray.init(log_to_driver=False, num_cpus=workers if alone else None)
+    gpus = ray.cluster_resources().get("GPU", 0)
+    count = workers or int(gpus or ray.cluster_resources().get("CPU", 1))
+    items = [{"part": str(part)} for part in parts]
+    rows = ray.data.from_items(items, override_num_blocks=len(items))
+    done = rows.map_batches(
+        PartPredictor,
+        fn_constructor_args=[str(work.out), work.predictor],
+        concurrency=min(count, len(parts)),
+        batch_size=1,
+        num_gpus=1 if gpus else 0,
+        num_cpus=1,
+    )
+    for batch in done.iter_batches(batch_size=1, prefetch_batches=0):
+        yield len(batch["part"])
+
+
+ENGINES: dict[str, Callable[[PartPredictor, list[Path], int | None], Iterator[int]]] = {
+    "local": _locally,
+    "ray": _with_ray,
+}
