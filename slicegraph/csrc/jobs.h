@@ -90,6 +90,7 @@ struct PairJob {
   const char* left;   // [sets, heads, length, length]; if outer, like `right`
   const char* right;  // [rows, heads * width]
   char* out;          // [rows, heads * width]; if outer, [sets, heads, length, length]
+  const char* added;  // if outer, squares that are added to out, or null
   Sets sets;          // packed
   int64_t heads, width, length;
   int64_t threads, dtype;

@@ -24,6 +24,7 @@ struct Product {
   Strided<T> b;  // [inner, width], of contiguous rows
   T* out;        // [rows, width], likewise
   int64_t out_row, rows, inner, width;
+  const T* added = nullptr;  // like out, or null: what the sums begin with
 };
 
 // The last vector of a row begins before its place, so that it ends where the row does.
@@ -36,6 +37,9 @@ void product_tile(const Product<T>& p, int64_t i, int64_t c0) {
   const int64_t row = p.a.row;
   const T *a = p.a.data + i * row, *b = p.b.data + c0;
   V sums[kRows][kVectors] = {};
+  if (p.added)
+    for (int r = 0; r < kRows; ++r)
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = load<V>(p.added + (i + r) * p.out_row + c0 + at(v));
   for (int64_t k = 0; k < p.inner; ++k, a += p.a.column, b += p.b.row) {
     V values[kVectors];
     for (int v = 0; v < kVectors; ++v) values[v] = load<V>(b + at(v));
@@ -126,13 +130,16 @@ void expect_next_head(const PairJob& job, const Set& set, const T* rows) {
 }
 
 template <class T>
-void pair_outer(const PairJob& job, const Set& set, const T* left, const T* right, T* out, T* turned) {
+void pair_outer(const PairJob& job, const Set& set, const T* left, const T* right, const T* added,
+                T* out, T* turned) {
   const int64_t n = set.length, width = job.width, channels = job.heads * width;
   expect_next_head(job, set, left);
   turn(right, channels, n, width, turned, n);
-  if (n < job.length) std::memset(out, 0, job.length * job.length * sizeof(T));
+  const int64_t bytes = job.length * job.length * sizeof(T);
+  if (n < job.length && added) std::memcpy(out, added, bytes);
+  else if (n < job.length) std::memset(out, 0, bytes);
   product<kPairBytes / sizeof(T), T>(
-      {{left, channels, 1}, {turned, n, 1}, out, job.length, n, width, n});
+      {{left, channels, 1}, {turned, n, 1}, out, job.length, n, width, n, added});
 }
 
 template <class T>
@@ -144,7 +151,8 @@ void pair_task(const PairJob& job, int64_t task, void* scratch) {
   const T *left = reinterpret_cast<const T*>(job.left), *right = reinterpret_cast<const T*>(job.right);
   T *out = reinterpret_cast<T*>(job.out), *turned = static_cast<T*>(scratch);
   expect_next_head(job, set, right + rows);
-  if (job.outer) return pair_outer(job, set, left + rows, right + rows, out + square, turned);
+  const T* added = job.added ? reinterpret_cast<const T*>(job.added) + square : nullptr;
+  if (job.outer) return pair_outer(job, set, left + rows, right + rows, added, out + square, turned);
   pair_mix(job, set, left + square, right + rows, out + rows);
 }
 

@@ -13,7 +13,7 @@ from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, token_ptr
 from slicegraph.ops.dropout import dropout as drop
 from slicegraph.ops.operator import has_kernel, is_transformed
-from slicegraph.ops.pairs import pair_attention, pair_mix_op
+from slicegraph.ops.pairs import pair_attention, pair_mix_op, pair_mix_through
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
 
 PAIR_WEIGHTS: dict[str, Callable[[Tensor, PaddedSets], Tensor]] = {
@@ -58,8 +58,11 @@ class PairBias:
         """Averages packed ``values`` ``[T, C]``; each head has its part of the channels."""
         if self.weights is None:
             raise ValueError("PairBias: mix needs the weights; make it with softmax=True")
-        weights = drop(self.weights.to(values.dtype), dropout)
         # The sets are right by construction: no check, which would wait for a GPU.
+        if not dropout and self.weights.dtype == values.dtype:
+            out, self.weights = pair_mix_through(self.weights, values, self.sets.ptr)
+            return out
+        weights = drop(self.weights.to(values.dtype), dropout)
         return pair_mix_op(weights, values, self.sets.ptr, False)
 
     def attend(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:

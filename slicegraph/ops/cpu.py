@@ -124,7 +124,9 @@ _KERNELS = (
     ),
     _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:sizes"),
     _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:sizes"),
-    _pair_mix := _Kernel("pair_mix", "@15q", "weights:float values:float out ptr:int64"),
+    _pair_mix := _Kernel(
+        "pair_mix", "@16q", "weights:float values:float out added:float ptr:int64"
+    ),
     _pair_attention := _Kernel(
         "pair_attention",
         "@19qd",
@@ -323,19 +325,25 @@ def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> T
     check_pairs("pair_mix", weights, values, ptr)
     values, out = _dense(values), values.new_empty(values.shape)
     ptr, numbers = _heads(values, ptr, weights.shape[1], values.shape[1], weights.shape[2])
-    if _pair_mix((_dense(weights), values, out, ptr), (*numbers, transpose, 0)):
+    if _pair_mix((_dense(weights), values, out, _NONE, ptr), (*numbers, transpose, 0)):
         check_lengths("pair_mix", values, ptr, weights.shape[2])
     return out
 
 
-def pair_outer(left: Tensor, right: Tensor, ptr: Tensor, heads: int, length: int) -> Tensor:
-    """`out[i, j] = left[i] right[j]` in each set and head, 0 where there are no such rows."""
+def pair_outer(
+    left: Tensor, right: Tensor, ptr: Tensor, heads: int, length: int, added: OptTensor = None
+) -> Tensor:
+    """`out[i, j] = left[i] right[j]` in each set and head, 0 where there are no such rows.
+
+    With `added`, which has the shape of the output, it is the sum of both.
+    """
     check_heads("pair_outer", right, ptr, heads, "left", left)
     check_tensor("pair_outer", "left", left, right.dtype, right.shape)
     left, right = _dense(left), _dense(right)
     out = right.new_empty((ptr.shape[0] - 1, heads, length, length))
     ptr, numbers = _heads(right, ptr, heads, right.shape[1], length)
-    if _pair_mix((left, right, out, ptr), (*numbers, False, True)):
+    added = _NONE if added is None else _dense(added)
+    if _pair_mix((left, right, out, added, ptr), (*numbers, False, True)):
         check_lengths("pair_outer", right, ptr, length)
     return out
 

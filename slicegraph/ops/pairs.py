@@ -10,7 +10,7 @@ from torch.autograd import Function
 from slicegraph.ops import cpu, reference
 from slicegraph.ops.dropout import draw_seed
 from slicegraph.ops.layout import OptTensor, check_dense, check_lengths, check_pairs, plain
-from slicegraph.ops.operator import Operator, differentiate, has_kernel
+from slicegraph.ops.operator import Operator, differentiate, has_kernel, may_hook_saved
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor) -> Tensor:
@@ -91,6 +91,41 @@ class _PairOuter(Function):
         grad_left = pair_mix_op(grad_out, right, ptr, False) if needed[1] else None
         grad_right = pair_mix_op(grad_out, left, ptr, True) if needed[2] else None
         return None, grad_left, grad_right, None, None, None
+
+
+def pair_mix_through(weights: Tensor, values: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes :func:`pair_mix` without its checks, for one of several layers that share weights.
+
+    Returns:
+        The output ``[T, C]``, and the weights, for the next layer, as in :func:`pair_attention`.
+    """
+    # A recomputed layer, whose hooks see what is saved, would keep its second graph alive.
+    shared = weights.requires_grad and torch.is_grad_enabled() and may_hook_saved(values)
+    if not (shared and has_kernel("pair_mix", weights, values)):
+        return pair_mix_op(weights, values, ptr, False), weights
+    return _PairMixThrough.apply(weights, values, ptr)
+
+
+class _PairMixThrough(Function):
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(weights, values, ptr)
+        ctx.set_materialize_grads(False)
+        return cpu.pair_mix(weights, values, ptr, False), weights
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: OptTensor, added: OptTensor) -> Any:
+        if grad_out is None:
+            return added, None, None
+        weights, values, ptr = ctx.saved_tensors
+        outer = (grad_out, values, ptr, *weights.shape[1:3])
+        if not torch.is_grad_enabled() and has_kernel("pair_outer", grad_out):
+            grad_weights = cpu.pair_outer(*outer, added)
+        else:
+            grad_weights = pair_outer_op(*outer)
+            grad_weights = grad_weights if added is None else grad_weights + added
+        needed = ctx.needs_input_grad[1]
+        return grad_weights, pair_mix_op(weights, grad_out, ptr, True) if needed else None, None
 
 
 def pair_attention(qkv: Tensor, bias: Tensor, ptr: Tensor, p: float = 0.0) -> tuple[Tensor, Tensor]:

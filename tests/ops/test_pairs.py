@@ -405,18 +405,25 @@ def test_with_all_weights_dropped_everything_is_zero(backend):
     assert not any(x.any() for x in results)
 
 
+def mix_through(values: Tensor, weights: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
+    return pairs.pair_mix_through(weights, values, ptr)
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-def test_the_gradient_of_a_bias_that_goes_through_layers_is_their_sum(backend, again):
-    qkv, bias, ptr = attention_inputs(SIZES, 5)
-    bias.requires_grad_()
-    layers = [(qkv * scale).requires_grad_() for scale in (1.0, -0.5, 0.3)]
-    passed_on, total = bias, torch.zeros(())
+@pytest.mark.parametrize("layer_of", [pairs.pair_attention, mix_through], ids=["attention", "mix"])
+def test_the_gradient_of_a_tensor_that_goes_through_layers_is_their_sum(backend, layer_of, again):
+    rows, shared, ptr = attention_inputs(SIZES, 5, room=2)
+    shared.requires_grad_()
+    layers = [(rows * scale).requires_grad_() for scale in (1.0, -0.5, 0.3)]
+    passed_on, total = shared, torch.zeros(())
     for layer in layers:
-        out, passed_on = pairs.pair_attention(layer, passed_on, ptr)
+        out, passed_on = layer_of(layer, passed_on, ptr)
         total = total + out.square().sum()
-    alone = [pair_attention(layer, bias, ptr).square().sum() for layer in layers]
-    found = grad(total, (bias, *layers), create_graph=again)
-    torch.testing.assert_close(found, grad(sum(alone), (bias, *layers)))
+    total = total + passed_on[:, :, -1, -1].sin().sum()  # a gradient in the padding, too
+    alone = [layer_of(layer, shared, ptr)[0].square().sum() for layer in layers]
+    expected = grad(sum(alone) + shared[:, :, -1, -1].sin().sum(), (shared, *layers))
+    torch.testing.assert_close(grad(total, layers, retain_graph=True), expected[1:])
+    torch.testing.assert_close(grad(total, (shared, *layers), create_graph=again), expected)
 
 
 @pytest.mark.parametrize(
