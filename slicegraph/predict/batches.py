@@ -65,8 +65,9 @@ class BatchPredictor:
         self._check()
 
     def _check(self) -> None:
-        if not isinstance(self.model, MoleculePredictor):
-            takes = getattr(self.model, "takes", type(self.model).__name__)
+        model: Any = self.model  # a file may hold a model of sequences
+        if not isinstance(model, MoleculePredictor):
+            takes = getattr(model, "takes", type(model).__name__)
             raise ValueError(f"BatchPredictor: {self._path} is a model of {takes}, not molecules")
 
     @property
