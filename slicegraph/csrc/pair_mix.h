@@ -135,11 +135,14 @@ void pair_outer(const PairJob& job, const Set& set, const T* left, const T* righ
   const int64_t n = set.length, width = job.width, channels = job.heads * width;
   expect_next_head(job, set, left);
   turn(right, channels, n, width, turned, n);
-  const int64_t bytes = job.length * job.length * sizeof(T);
-  if (n < job.length && added) std::memcpy(out, added, bytes);
-  else if (n < job.length) std::memset(out, 0, bytes);
+  if (n < job.length && !added) std::memset(out, 0, job.length * job.length * sizeof(T));
   product<kPairBytes / sizeof(T), T>(
       {{left, channels, 1}, {turned, n, 1}, out, job.length, n, width, n, added});
+  // The padding. A copy of the whole square above would hold up the loads of its next rows.
+  for (int64_t r = 0; r < job.length && n < job.length && added; ++r) {
+    const int64_t from = r * job.length + (r < n ? n : 0), end = (r + 1) * job.length;
+    std::memcpy(out + from, added + from, (end - from) * sizeof(T));
+  }
 }
 
 template <class T>

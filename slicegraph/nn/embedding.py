@@ -50,6 +50,8 @@ class FeatureTable(Layer):
             )
         self.vocabulary, self.channels = tuple(vocabulary), channels
         self.mode, self.padding_row = "mean" if mean else "sum", padding_row
+        # Whether a row of several features has a number of its own that fits in 64 bits.
+        self.is_countable = len(vocabulary) > 1 and math.prod(vocabulary) < 2**62 // sum(vocabulary)
         self.weight = torch.nn.Parameter(torch.empty(sum(vocabulary) + padding_row, channels))
         self.reset_parameters()
 
@@ -98,7 +100,15 @@ class FeatureTable(Layer):
         if features.is_floating_point() and features.shape[1:] == (sum(self.vocabulary),):
             out = features.to(self.weight.dtype) @ self.weight[int(self.padding_row) :]
             return out / len(self.vocabulary) if self.mode == "mean" else out
-        return functional.embedding_bag(self.places(features), self.weight, mode=self.mode)
+        places = self.places(features)
+        if not places.is_cpu or torch.compiler.is_compiling() or not self.is_countable:
+            return functional.embedding_bag(places, self.weight, mode=self.mode)
+        # The gradient of a bag takes long, and few atoms of a batch differ: one bag for each.
+        radix = torch.tensor([1, *self.vocabulary[:-1]]).cumprod(0)
+        codes, index = torch.unique((places * radix).sum(1), return_inverse=True)
+        one_each = torch.empty_like(codes).scatter_(0, index, torch.arange(len(index)))
+        bags = functional.embedding_bag(places[one_each], self.weight, mode=self.mode)
+        return bags.index_select(0, index)
 
     def extra_repr(self) -> str:
         return f"{list(self.vocabulary)}, {self.channels}, {self.mode}"

@@ -118,11 +118,11 @@ class _PairMixThrough(Function):
         if grad_out is None:
             return added, None, None
         weights, values, ptr = ctx.saved_tensors
-        outer = (grad_out, values, ptr, *weights.shape[1:3])
+        heads, length = weights.shape[1:3]
         if not torch.is_grad_enabled() and has_kernel("pair_outer", grad_out):
-            grad_weights = cpu.pair_outer(*outer, added)
+            grad_weights = cpu.pair_outer(grad_out, values, ptr, heads, length, added)
         else:
-            grad_weights = pair_outer_op(*outer)
+            grad_weights = pair_outer_op(grad_out, values, ptr, heads, length)
             grad_weights = grad_weights if added is None else grad_weights + added
         needed = ctx.needs_input_grad[1]
         return grad_weights, pair_mix_op(weights, grad_out, ptr, True) if needed else None, None

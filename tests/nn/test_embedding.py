@@ -35,6 +35,15 @@ def test_gradients_of_a_table(mean, rows):
     assert torch.autograd.gradcheck(call, table.weight)
 
 
+@pytest.mark.parametrize("vocabulary", [[5, 3, 4], [512] * 9], ids=["few", "too many to count"])
+def test_repeated_rows_have_the_values_and_gradients_of_a_product_with_one_hot_rows(vocabulary):
+    table = FeatureTable(vocabulary, 4, mean=True, padding_row=True).double()
+    features = torch.randint(3, (7, len(vocabulary)))[torch.randint(7, (50,))]
+    outs = table(features), table(table.one_hot(features).double())
+    torch.testing.assert_close(*outs)
+    torch.testing.assert_close(*(torch.autograd.grad(y.sin().sum(), table.weight) for y in outs))
+
+
 def test_a_table_in_half_precision_has_gradients():
     table = FeatureTable([3, 2], 4).bfloat16()
     table(FEATURES).sum().backward()
