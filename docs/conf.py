@@ -51,7 +51,10 @@ def _mathml(node: nodes.math | nodes.math_block) -> str:
     text = node.astext().replace(r"\log", r"\,\log\,").replace(r"\_", "_")
     if r"\\" in text and r"\begin" not in text:
         text = rf"\begin{{align*}}{text}\end{{align*}}"
-    return convert(text, display="block" if block else "inline")
+    formula = convert(text, display="block" if block else "inline")
+    if "\\" in formula:  # the converter copies what it does not know
+        _log.warning("a formula that cannot be converted: %s", text, location=node)
+    return formula
 
 
 def _visit_inline(translator: Any, node: nodes.math) -> None:
@@ -62,6 +65,12 @@ def _visit_inline(translator: Any, node: nodes.math) -> None:
 def _visit_block(translator: Any, node: nodes.math_block) -> None:
     translator.body.append(f'<div class="formula">{_mathml(node)}</div>\n')
     raise nodes.SkipNode
+
+
+def _mend_signature(*arguments: Any) -> tuple[str | None, str | None]:
+    """Write defaults that a dataclass makes as `...`, which Sphinx can read."""
+    *_, signature, returns = arguments
+    return signature and signature.replace("<factory>", "..."), returns
 
 
 def _drop_source_links(app: Sphinx, document: nodes.document) -> None:
@@ -93,6 +102,7 @@ def _check_offline(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
+    app.connect("autodoc-process-signature", _mend_signature)
     app.connect("doctree-read", _drop_source_links)
     app.connect("build-finished", _check_reference)
     app.connect("build-finished", _check_offline)

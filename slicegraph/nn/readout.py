@@ -187,7 +187,7 @@ class GraphReadout(Layer):
     r"""Reads a graph from its first row (``token``), or from all rows.
 
     .. math:: y = x_1, \quad \frac{1}{n} \sum_i x_i, \quad \sum_i x_i, \quad \text{or} \quad
-        \Big\Vert_{j=0}^{k-1} Q_{j/(k-1)}(x_1, \ldots, x_n)
+        \|_{j=0}^{k-1} Q_{j/(k-1)}(x_1, \ldots, x_n)
 
     Args:
         channels: the size of a row.
