@@ -31,7 +31,7 @@ parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0
 arguments = parser.parse_args()
 if arguments.epochs < 1:
     parser.error(f"--epochs {arguments.epochs}, expected at least 1")
-CHANNELS, HEADS, LAYERS, DROPOUT = 64, 4, 4, 0.2
+CHANNELS, HEADS, LAYERS, DROPOUT = 64, 4, 4, 0.1
 torch.manual_seed(arguments.seed)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

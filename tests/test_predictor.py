@@ -180,6 +180,11 @@ def test_a_model_of_other_features_is_refused(settings):
         small_model(**settings).predict("CCO")
 
 
+def test_a_model_that_predicts_for_nodes_is_refused():
+    with pytest.raises(ValueError, match="the model predicts for nodes, expected one"):
+        small_model(task_level="node").predict("CCO")
+
+
 def test_larger_tables_and_no_bond_features_are_fine():
     assert np.isfinite(small_model(vocabulary="graphormer").predict("CCO")).all()
     assert np.isfinite(small_model(edge_vocabulary=None).predict("CCO")).all()

@@ -114,8 +114,13 @@ class MoleculePredictor(GraphSliceformer):
         )
 
     def check_features(self, atoms: Sequence[int], bonds: Sequence[int]) -> None:
-        """Raise if the model reads other features than those with these category counts."""
+        """Raise if the model reads other features than those with these category counts, or
+        predicts for nodes."""
         config = self.config
+        if config.task_level == "node":
+            raise ValueError(
+                "the model predicts for nodes, expected one that predicts for molecules"
+            )
         for what, own, given in (
             ("atom", config.node_vocabulary, atoms),
             ("bond", config.edge_vocabulary, bonds),
