@@ -90,7 +90,7 @@ class Run:
 
 
 def encoding_of(model: Any) -> Callable[[Data], Data]:
-    """Return the transform that computes the structure that a model reads, if any."""
+    """Return what computes the structure that a model reads: distances, paths, walks, or none."""
     c = model.config
     if getattr(model, "structural_bias", None) is not None:
         return StructuralEncoding(c.max_distance, c.max_hops, c.walk_length)
