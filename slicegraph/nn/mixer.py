@@ -29,29 +29,20 @@ def recomputed(function: Callable[[Tensor], Tensor], x: Tensor, is_random: bool 
 def linear_of(
     function: Callable[[Tensor], Tensor], x: Tensor, linear: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Returns ``linear(function(x))``, and computes ``function(x)`` again in the backward pass
-    instead of keeping it: for a norm or an activation, which keeps ``x`` anyway and costs little.
-    The statistics of a layer norm, which take most of its time, are kept. A batch norm is not
-    computed again, since it would update its running means twice."""
-    if isinstance(function, torch.nn.LayerNorm) and function.bias is not None:
-        scale, shift = function.weight, function.bias
-        shape, eps = function.normalized_shape, function.eps
-        y, mean, rstd = torch.native_layer_norm(x, shape, scale, shift, eps)
-
-        def again() -> Tensor:
-            return torch.addcmul(shift, (x - mean).mul_(rstd), scale).to(y_dtype)
-    else:
-        y, again = function(x), lambda: function(x)
+    """Returns ``linear(function(x))``, and calls the function again in the backward pass instead of
+    keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little. A
+    batch norm is not called again, since it would update its running means twice."""
+    y = function(x)
     if isinstance(function, torch.nn.BatchNorm1d) or not y.requires_grad or not may_hook_saved(x):
         return linear(y)
-    address, y_dtype = y.data_ptr(), y.dtype
+    address = y.data_ptr()
 
     def pack(kept: Tensor) -> Tensor | None:
         return None if kept.data_ptr() == address else kept.detach()
 
     def unpack(kept: Tensor | None) -> Tensor:
         with torch.no_grad():
-            return again() if kept is None else kept
+            return function(x) if kept is None else kept
 
     with saved_tensors_hooks(pack, unpack):
         return linear(y)
