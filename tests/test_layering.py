@@ -65,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "predict": {"nn", "models", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
     "report": {"metrics", "files"},
-    "analysis": {"ops", "nn", "report", "files"},
+    "analysis": {"ops", "nn", "report", "files", "metrics"},
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
     "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
 }

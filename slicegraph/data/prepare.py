@@ -124,7 +124,8 @@ def prepare(
         chunk_rows: how many rows are done at a time.
         formats: how the labels of a column are read, by its name; as plain numbers by default.
         standardize: the steps of :func:`slicegraph.data.molecules.standardize` that are applied to
-            every molecule; the store has the SMILES that they give.
+            every molecule; the store has the SMILES that they give, with the isotopes, which
+            the step "hydrogens" removes from the graph.
 
     Example:
         >>> prepare("solubility.csv", "solubility", labels=["logS"]).molecules
@@ -300,8 +301,8 @@ def _read_chunk(
             if values and not unlabelled and all(value != value for value in values):
                 raise ValueError("no label")
             text = inchi_to_smiles(row.text) if is_inchi(row.text) else row.text
-            text = _standardized(text, standardize) if standardize else text
-            molecules.append((number, text, read_smiles(text, canonical), values))
+            text, drawn = _standardized(text, standardize) if standardize else (text, text)
+            molecules.append((number, text, read_smiles(drawn, canonical), values))
         except CensoredError as error:
             choice = f"choose what becomes of it: {', '.join(CENSORED[1:])} (--censored)"
             raise PrepareError(f"row {number}: {error}; {choice}") from None
@@ -313,10 +314,12 @@ def _read_chunk(
     return _Part(store.pack(molecules, len(labels), *OGB_CODES), rejections)
 
 
-def _standardized(text: str, steps: Sequence[str]) -> str:
-    from slicegraph.data.molecules import standardize  # it takes long to import
+def _standardized(text: str, steps: Sequence[str]) -> tuple[str, str]:
+    """Return the standard SMILES, with its isotopes, and that of the graph, without."""
+    from slicegraph.data.molecules import isotopologue, standardize  # it takes long to import
 
-    return standardize(text, steps)
+    drawn = standardize(text, steps)
+    return isotopologue(text, steps) or drawn, drawn
 
 
 def _read_alone(read: Callable[[table.Chunk], _Part], chunk: table.Chunk) -> _Part:
