@@ -744,19 +744,20 @@ def profile_table(path: str | Path, smiles: str | None = None) -> TableProfile:
         smiles=table.smiles,
         structure=table.structure,
         notes=(*table.notes, *_hints(profiles, "" if smiles else source)),
-        warnings=tuple(_warnings(profiles)),
+        warnings=(*table.warnings, *_warnings(profiles)),
     )
 
 
 def choose_targets(
-    profile: TableProfile, given: Sequence[str] | None, command: str
+    profile: TableProfile, given: Sequence[str] | None, command: str, flag: str = "--targets"
 ) -> tuple[str, ...]:
     """Return the targets: those given, or the only column that can be one.
 
     Args:
         profile: the table.
         given: the names of the targets, None to choose.
-        command: the command so far, which errors complete with ``--targets``.
+        command: the command so far, which errors complete with `flag`.
+        flag: the option that names targets.
     """
     for name in given or ():
         if problem := profile[name].problem:
@@ -778,10 +779,10 @@ def choose_targets(
     ]
     useful = [c for c in passed if not c.problem and c.minimum < c.maximum and c.kind != "text"]
     for column in [*good, *sorted(useful, key=lambda c: _rank(c.name))][:1]:
-        lines.append(f"for example: {command} --targets {quoted_names([column.name])}")
+        lines.append(f"for example: {command} {flag} {quoted_names([column.name])}")
     many = [column.name for column in good if _rank(column.name) < 2]
     if len(many) > 1:
-        lines.append(f"or for all: {command} --targets {quoted_names(many)}")
+        lines.append(f"or for all: {command} {flag} {quoted_names(many)}")
     raise AmbiguousTargets("\n".join(lines))
 
 

@@ -527,7 +527,10 @@ def test_a_store_of_other_formats_is_refused(source, tmp_path, first):
 
 
 def test_standardised_molecules_have_their_new_smiles(tmp_path, monkeypatch):
-    fake = SimpleNamespace(standardize=lambda text, steps: text.split(".")[0] + "O" * len(steps))
+    fake = SimpleNamespace(
+        standardize=lambda text, steps: text.split(".")[0] + "O" * len(steps),
+        isotopologue=lambda text, steps: "",
+    )
     monkeypatch.setitem(sys.modules, "slicegraph.data.molecules", fake)
     source = write_csv(tmp_path / "a.csv", [["CC.Cl", "1"]])
     prepare(source, tmp_path / "store", workers=1, standardize=["fragment"], labels=["gap"])
