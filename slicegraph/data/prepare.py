@@ -29,15 +29,8 @@ from tqdm import tqdm
 
 from slicegraph import __version__
 from slicegraph.data import store, table
-from slicegraph.data.columns import (
-    CENSORED,
-    AmbiguousTargets,
-    CensoredError,
-    ColumnFormat,
-    choose_targets,
-    profile_table,
-    read_labels,
-)
+from slicegraph.data.cells import CENSORED, CensoredError, ColumnFormat, read_labels
+from slicegraph.data.columns import AmbiguousTargets, choose_targets, profile_table
 from slicegraph.data.pool import PROCESS_ENDED, WorkerDied, cores, ordered_map, run_alone
 from slicegraph.data.smiles import (
     OGB_CODES,
@@ -149,7 +142,8 @@ def prepare(
         raise ValueError(is_folder if path.is_dir() else f"there is no file {str(path)!r}")
     guessed = labels is None
     if labels is None:
-        labels, formats = _choose_labels(path, smiles, folder)
+        labels, found = _choose_labels(path, smiles, folder)
+        formats = found if formats is None else formats
     written = {name: one.to_dict() for name, one in (formats or {}).items()}
     changed = {name: one for name, one in written.items() if one != ColumnFormat().to_dict()}
     # Only settings that are not the default are kept: stores made before there were any stay valid.

@@ -22,6 +22,7 @@ import numpy as np
 import rdkit
 
 from slicegraph.data import columns, molecules, splits
+from slicegraph.data.cells import CENSORED, ColumnFormat, sign_of
 from slicegraph.data.datasets.source import MissingDataset, MoleculeDataset, Source
 from slicegraph.data.splits import Task
 from slicegraph.data.store import REJECTED, MoleculeStore
@@ -81,7 +82,7 @@ class CsvSource(Source):
             raise MissingDataset(f"{name}: there is no file {str(self.path)!r}")
         for option, value, known in (
             ("replicates", replicates, REPLICATES),
-            ("censored", censored, columns.CENSORED),
+            ("censored", censored, CENSORED),
         ):
             if value not in known:
                 raise ValueError(f"{option} = {value!r}, expected {', '.join(known)}")
@@ -107,7 +108,7 @@ class CsvSource(Source):
         above = cache_folder() / "tables" if root is None else Path(root) / "csv"
         self.folder = above / f"{self.path.name.split('.')[0]}-{checksum}"
 
-    def _format(self, target: str) -> columns.ColumnFormat:
+    def _format(self, target: str) -> ColumnFormat:
         """Return how the texts of a target are read; raise if nobody said what ">10" means."""
         column = self.profile[target]
         if column.censored:
@@ -332,11 +333,13 @@ class CsvSource(Source):
         A limit is written with the value, or in a column of relations next to a single target; with
         `censored="drop"` the labels of the latter become gaps.
         """
-        bounds = columns.read_bounds(self.path, self.labels, self.formats)[store.rows]
+        bounds = np.zeros(labels.shape, np.int8)
+        if any(self.profile[target].censored for target in self.labels):
+            bounds = columns.read_bounds(self.path, self.labels, self.formats)[store.rows]
         relations = [c.name for c in self.profile.columns if c.reason == "relations"]
         if len(relations) == 1 and len(self.labels) == 1 and not self.formats[self.labels[0]].words:
             signs = columns.read_column(self.path, relations[0])
-            own = np.array([columns.sign_of(signs[row]) for row in store.rows], np.int8)
+            own = np.array([sign_of(signs[row]) for row in store.rows], np.int8)
             own[np.isnan(labels[:, 0])] = 0
             if own.any():
                 self._check_limits(int((own != 0).sum()), self.labels[0])
