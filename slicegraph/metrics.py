@@ -1,5 +1,6 @@
 """Scores accumulated batch by batch, scores with intervals, and OGB's leaderboard files."""
 
+import math
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -350,6 +351,23 @@ def counted(count: int, noun: str) -> str:
     """
     words = [word.removesuffix("s") for word in noun.split()] if count == 1 else [noun]
     return f"{count:,} {' '.join(words)}"
+
+
+def number(value: float, unit: str = "") -> str:
+    """Write three decimals, or three significant digits if that tells more, and the unit.
+
+    Example:
+        >>> number(0.23147), number(0.071234), number(1234.5), number(2e-9, "eV")
+        ('0.231', '0.0712', '1,234', '2e-09 eV')
+    """
+    size, digits = abs(value), ".3f"
+    if not size < 1e7 or 0 < size < 1e-4:  # also NaN and infinity
+        digits = ".3g"
+    elif 0 < size < 0.1:
+        digits = f".{2 - math.floor(math.log10(size))}f"
+    elif size >= 100:
+        digits = ",.0f" if size >= 1000 else ".1f"
+    return f"{value:{digits}} {unit}".rstrip()
 
 
 def evaluator(name: str) -> Evaluator:

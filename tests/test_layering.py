@@ -16,7 +16,7 @@ import slicegraph
 
 # A room is a file or folder of the package; `data` is a room for each of its files. A room may
 # import itself, the version of the package and these. A new room is a new line.
-DATA = {"files", "data.smiles", "data.table", "data.columns", "data.store"}
+DATA = {"files", "data.smiles", "data.table", "data.cells", "data.columns", "data.store"}
 ALL_DATA = {
     *DATA,
     "data",
@@ -45,13 +45,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"extras"},
     "data.smiles": {"vocabulary"},
     "data.table": {"files", "extras", "data.smiles"},
-    "data.columns": {"data.table"},
+    "data.cells": {"data.table"},
+    "data.columns": {"data.cells", "data.table"},
     "data.store": {"files", "data.smiles"},
     "data.pool": set(),
     "data.molecules": {"data.smiles", "data.pool"},
     "data.prepare": {*DATA, "data.pool", "data.molecules"},
     "data.batch": {*DATA, "ops", "transforms"},
-    "data.splits": {"files", "data.columns", "data.molecules", "metrics"},
+    "data.splits": {"files", "data.cells", "data.columns", "data.molecules", "metrics"},
     "data.summary": {"data.molecules", "data.splits", "data.store", "metrics"},
     "data.datasets": {
         *DATA,
@@ -66,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "predict": {"nn", "models", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
     "report": {"metrics", "files", "extras"},
-    "analysis": {"ops", "nn", "report", "files", "extras"},
+    "analysis": {"ops", "nn", "report", "files", "metrics", "extras"},
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
     "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
 }

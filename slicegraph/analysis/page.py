@@ -14,9 +14,10 @@ from matplotlib.ticker import MaxNLocator
 
 from slicegraph.analysis.measures import Findings, Smoothing, implicit_permutation
 from slicegraph.files import write_atomically
+from slicegraph.metrics import number
 from slicegraph.report.data import Part
 from slicegraph.report.page import Page, cell, write_page
-from slicegraph.report.plots import FONT, Plot, Theme, label, legend, number
+from slicegraph.report.plots import FONT, Plot, Theme, label, legend
 
 _SPECTRUM = (
     "For one sample, the mixed rows of a layer before its output projection are a matrix: one row "

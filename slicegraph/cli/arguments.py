@@ -1,7 +1,6 @@
 """Arguments and checks that several commands share."""
 
 import argparse
-import csv
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -96,9 +95,11 @@ def check_fit(config: "GraphSliceformerConfig", data: "MoleculeDataset") -> None
         raise ValueError(f"the model does not fit {data.name}: {problems[0]}")
 
 
-def columns(text: str) -> list[str]:
+def columns(text: str) -> tuple[str, ...]:
     """Split column names at commas, as in a CSV: a name with a comma is quoted."""
-    return next(csv.reader([text]), [])
+    from slicegraph.data.columns import split_names
+
+    return split_names(text)
 
 
 def print_aligned(rows: list[list[str]], right: Collection[int] = ()) -> None:

@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the score."""
     from slicegraph.data.datasets.csv import PREFIX
     from slicegraph.files import write_atomically
+    from slicegraph.metrics import counted
     from slicegraph.predict import MoleculePredictor
     from slicegraph.predict.table import labelled_table
     from slicegraph.train.results import Scored, headline, score_splits, target_scores
@@ -98,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"{args.split} {data.evaluator.name} {score:.4g} {unit}".rstrip())
     if args.out:
         write_atomically(Path(args.out), [labelled_table(data, positions, y_pred, chances)])
-        print(f"{len(positions):,} molecules in {args.out}")
+        print(f"{counted(len(positions), 'molecules')} in {args.out}")
 
 
 def _chosen(

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--labels",
         metavar="COLUMN,COLUMN",
         type=columns,
-        help="label columns, '' for none (default: all columns of numbers)",
+        help="label columns, '' for none (default: the only column that can be a target)",
     )
     add("--unlabelled", action="store_true", help="keep rows without any label, with NaN")
     add("--strict", action="store_true", help="stop at the first bad row")

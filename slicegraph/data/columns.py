@@ -7,82 +7,33 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from slicegraph.data.table import (
-    EMPTY,
-    FORMULAS,
-    GAPS,
-    SDF_RECORDS,
-    open_table,
-    plain_name,
-    plain_number,
+from slicegraph.data.cells import (
+    MARKS,
+    NO_NUMBER,
+    ColumnFormat,
+    Marks,
+    Style,
+    describe_marks,
+    read_cell,
 )
-
-CENSORED = ("stop", "drop", "value", "loss")
+from slicegraph.data.table import EMPTY, FORMULAS, SDF_RECORDS, cut, open_table, plain_name
 
 _MOST_CLASSES = 50  # words of a column that can be its classes
 _MOST_WORDS = 1000  # counted in a column
+_CHUNK_ROWS = 20_000  # counted at a time
 _REMEMBERED = 500_000  # texts of all columns that are compared for repetition
 _STRAYS = 0.05  # of a column may be spelt in another way than the rest: those cells are bad
 _EXAMPLES, _SHOWN = 3, 30  # bad cells of a profile, columns in an error
 
-_SPELLING = str.maketrans(
-    {
-        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\u2015\ufe63\uff0d", "-"),
-        **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
-        **dict.fromkeys("\u2018\u2019\u02bc\u00b4`", "'"),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff"),
-    }
-)
-_BOUND = re.compile(
-    r"(?P<above>[>≥≧⩾]+=?|=>|&gt;=?)|(?P<below>[<≤≦⩽]+=?|=<|&lt;=?)"
-    r"|(?P<about>[~≈≃]|ca\.|ca |approx\.?)|=",
-    re.IGNORECASE,
-)
-_NUMBER = re.compile(r"([+-]?)(\d[\d.,' ]*|[.,]\d+)((?:e[+-]?\d+)?)", re.IGNORECASE)
-_USUAL = re.compile(r"-?\d{1,3}(\.\d{1,20})")  # most labels: a short way for a common shape
-_RANGE = re.compile(r"[\d.,]+ ?(-|to|\.\.\.?|bis) ?[\d.,]+.*")
-_UNIT = re.compile(r"[+-]?[\d.,' ]*\d(?:e[+-]?\d+)? ?([^\d\s_.,'].*)", re.IGNORECASE)
-_DAY, _MONTH, _YEAR = r"(?P<day>\d{1,2})", r"(?P<month>\d{1,2})", r"(?P<year>\d{4}|\d{2})"
-_WORD = r"(?P<month>[^\W\d]{3,9})"
-DATES = {  # forms of a date, which may have a time of day, in the order of preference
-    form: re.compile(pattern + r"([T ,].*)?", re.IGNORECASE)
-    for form, pattern in {
-        "2024-12-31": rf"(?P<year>\d{{4}})(?P<mark>[-/.]){_MONTH}((?P=mark){_DAY})?",
-        "31.12.2024": rf"{_DAY}\.{_MONTH}\.{_YEAR}",
-        "31-Dec-2024": rf"{_DAY}[-. ]{{1,2}}{_WORD}\.?[-. ]{_YEAR}",
-        "Dec 31, 2024": rf"{_WORD}\.? {_DAY}, ?{_YEAR}",
-        "month/day/year": rf"{_MONTH}(?P<mark>[-/]){_DAY}(?P=mark){_YEAR}",
-        "day/month/year": rf"{_DAY}(?P<mark>[-/]){_MONTH}(?P=mark){_YEAR}",
-    }.items()
-}
-_NO_NUMBER = "is not a number"
 _PARTS, _MOLECULES = "the parts of a split", "it holds molecules"  # a reason, a problem
-
-# The shape of a number is its separators: "" for none, "." and "," for one, with "3" if it may as
-# well group thousands (1.234), twice for groups (1.234.567), ",." for 1,234.5, "0" for 007 and "4"
-# for 1234. Each fits one of these pairs of a decimal mark and a thousands separator; None is any.
-_SHAPES: dict[str, tuple[tuple[str | None, str | None], ...]] = {
-    **dict.fromkeys(("", "0", "4"), ((None, None),)),
-    **{mark: ((mark, None),) for mark in ".,"},
-    **{mark + "3": ((mark, None), (None, mark)) for mark in ".,"},
-    **{mark * 2: ((None, mark),) for mark in ".,"},
-    **{",.": ((".", ","),), ".,": ((",", "."),)},
-    **{space: ((None, space),) for space in " '"},
-    **{space + mark: ((mark, space),) for space in " '" for mark in ".,"},
-}
-_Marks = tuple[str, str]
-_PLAIN: _Marks = (".", "")
-_MARKS: list[_Marks] = [_PLAIN, (",", ""), (".", ","), (",", ".")]
-_MARKS += [(mark, space) for space in " '" for mark in ".,"]
 
 _POSITIVE = {"active", "yes", "true", "positive", "pos", "y", "t", "+", "toxic", "high", "pass"}
 _POSITIVE |= {"aktiv", "ja", "wahr", "positiv", "actif", "oui", "vrai", "positif"}
@@ -102,7 +53,16 @@ _ID_WORDS |= {"date", "datum", "timestamp", "molgewicht", "unnamed", "inchikey"}
 _ID_ENDS = {"weight", "gewicht", "wt", "mass", "split", "fold", "set", "dataset", "year", "jahr"}
 _ID_ENDS_OF_INTEGERS = {"id", "ids", "idx", "index", "no", "nr", "num", "number", "nummer"}
 _ID_ENDS_OF_INTEGERS |= {"numero", "numéro", "row", "well", "lot", "ref", "registry", "molid"}
-_CODES = frozenset([-1.0, *(s * (10.0**n - 1) for n in range(1, 7) for s in (1, -1))])  # missing?
+_CODES = [-1.0, *(s * (10.0**n - 1) for n in range(1, 7) for s in (1, -1))]  # missing?
+_USUAL_NUMBERS = {  # as lines of a text
+    Style(): re.compile(r"^-?(?:[1-9]\d{0,2}|0)$", re.MULTILINE),
+    Style(plain="4"): re.compile(r"^-?[1-9]\d{3,14}$", re.MULTILINE),
+    Style(".", ".", either=True): re.compile(r"^-?[1-9]\d{0,2}\.\d{3}$", re.MULTILINE),
+    Style("."): re.compile(
+        r"^-?(?:0\.\d{1,15}|[1-9]\d{0,2}\.(?:\d{1,2}|\d{4,15})|[1-9]\d{3,9}\.\d{1,9})$",
+        re.MULTILINE,
+    ),
+}
 _POSITIVE_NAME = re.compile(  # IC50 (nM), not pIC50
     r"(?<![^\W_])((ic|ec|ac|gi|cc|ld)_?50|k[id]|conc|concentration|konzentration)(?![^\W_])",
     re.IGNORECASE,
@@ -127,168 +87,8 @@ class AmbiguousTargets(ValueError):
     """A table with no obvious target; the message lists the candidates and gives the command."""
 
 
-class CensoredError(ValueError):
-    """A bound such as ``>10`` where a value is needed."""
-
-
-class _Cell(NamedTuple):
-    """A text by itself; the value of the shape 1.234 is that of decimals."""
-
-    kind: str  # "number", "gap", "date" or "word"
-    word: str  # the text in plain spelling and small letters
-    value: float = math.nan
-    bound: int = 0
-    shape: str = ""
-    sign: str = ""  # "%" after the number, "~" before it
-    problem: str = ""
-
-
-@lru_cache(1 << 16)
-def _cell(text: str) -> _Cell:
-    if usual := _USUAL.fullmatch(text):
-        may_group = len(usual[1]) == 4 and text.lstrip("-")[0] != "0"
-        return _Cell("number", text, float(text), 0, ".3" if may_group else ".")
-    plain = (text if text.isascii() else text.translate(_SPELLING)).strip()
-    if plain[:1] in ("'", '"'):
-        plain = plain.strip("'\" ")
-    word = plain.casefold()
-    if word in GAPS:
-        return _Cell("gap", word)
-    mark = _BOUND.match(plain)
-    number = plain[mark.end() :].lstrip() if mark else plain
-    bound = 0 if not mark else 1 if mark["above"] else -1 if mark["below"] else 0
-    sign = "~" if mark and mark["about"] else ""
-    if number.endswith("%"):
-        number, sign = number[:-1].rstrip(), "%"
-    found = _NUMBER.fullmatch(number)
-    shape = _shape(found[2]) if found else None
-    if found and shape is not None:
-        thousands = _SHAPES[shape][0][1]
-        digits = found[2].replace(thousands, "") if thousands else found[2]
-        value, problem = plain_number(found[1] + digits.replace(",", ".") + found[3])
-        if problem:
-            return _Cell("word", word, problem=problem)
-        return _Cell("number", word, value, bound, shape, sign)
-    if any(date.fullmatch(plain) for date in DATES.values()):
-        return _Cell("date", word, problem="is a date, not a number")
-    return _Cell("word", word, problem=_problem(number))
-
-
-def _shape(digits: str) -> str | None:
-    """Return the key of `_SHAPES` for a number without sign and exponent, None for a wrong one."""
-    marks = re.sub(r"\d", "", digits)
-    if not marks:
-        return "0" if digits[0] == "0" and len(digits) > 1 else "4" * (len(digits) > 3)
-    first, last = marks[0], marks[-1]
-    if len(marks) == 1 and first in ".,":
-        return first + "3" * bool(re.fullmatch(r"[1-9]\d{0,2}.\d{3}", digits))
-    rest = "" if last == first else re.escape(last) + r"\d*"
-    if not re.fullmatch(rf"\d{{1,3}}({re.escape(first)}\d{{3}})+{rest}", digits):
-        return None
-    shape = first + last if last != first else first if first in " '" else 2 * first
-    return shape if shape in _SHAPES else None
-
-
-def _problem(number: str) -> str:
-    """Say why a text is not a number."""
-    if "±" in number or "+/-" in number:
-        return "has an uncertainty; keep the value alone"
-    if _RANGE.fullmatch(number):
-        return "is a range; keep one value"
-    if unit := _UNIT.fullmatch(number):
-        return f"has {unit[1]!r} after the number; keep the number alone"
-    return plain_number(number)[1] or _NO_NUMBER
-
-
-def _fits(shape: str, marks: _Marks) -> bool:
-    return any(d in (None, marks[0]) and t in (None, marks[1]) for d, t in _SHAPES[shape])
-
-
-@dataclass(frozen=True)
-class ColumnFormat:
-    """How the texts of one column become numbers.
-
-    Args:
-        decimal: the decimal mark, ``.`` or ``,``.
-        thousands: the separator of thousands; none, or one of ``, . '`` and a blank.
-        percent: whether the numbers have a percent sign; ``45 %`` is 45.
-        words: words in small letters and the number of their class, which may have several; the
-            most frequent one comes first.
-        censored: what becomes of ``>10`` and ``<0.1``: an error ("stop"), a gap ("drop"), the
-            number itself ("value"), or a bound for the loss ("loss").
-
-    Example:
-        >>> ColumnFormat(decimal=",", thousands=".").read("> 1.234,5")
-        (1234.5, 1)
-    """
-
-    decimal: str = "."
-    thousands: str = ""
-    percent: bool = False
-    words: tuple[tuple[str, int], ...] = ()
-    censored: str = "stop"
-
-    def __post_init__(self) -> None:
-        if (self.decimal, self.thousands) not in _MARKS:
-            raise ValueError(f"ColumnFormat: {self.decimal!r} and {self.thousands!r} do not fit")
-        if self.censored not in CENSORED:
-            raise ValueError(f"censored = {self.censored!r}, expected {', '.join(CENSORED)}")
-
-    def read(self, text: str) -> tuple[float, int]:
-        """Return the value, NaN for a gap, and its bound: 1 for ``>10``, -1 for ``<0.1``, else 0.
-
-        Another text is a `ValueError` with the problem. `censored` does not count here.
-        """
-        cell = _cell(text)
-        if self.words and (number := dict(self.words).get(cell.word)) is not None:
-            return float(number), 0
-        if cell.kind == "gap":
-            return math.nan, 0
-        if self.words:
-            raise ValueError(f"is not one of {', '.join(word for word, _ in self.words)}")
-        if cell.problem:
-            raise ValueError(cell.problem)
-        marks = self.decimal, self.thousands
-        if not _fits(cell.shape, marks):
-            raise ValueError(f"is not a number with a {_said(marks) or 'decimal point'}")
-        if (cell.sign == "%") != self.percent:
-            has = "no percent sign, and others have" if self.percent else "a percent sign"
-            raise ValueError(f"has {has}; write all values in one way")
-        grouped = cell.shape == f"{self.thousands}3"
-        return (1000 * cell.value if grouped else cell.value), cell.bound
-
-    def label(self, text: str) -> float:
-        """Return the value with `censored` applied; a `CensoredError` if it is to stop."""
-        value, bound = self.read(text)
-        if bound and self.censored == "stop":
-            raise CensoredError("is a bound, not a value")
-        return math.nan if bound and self.censored == "drop" else value
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of each class in the order of their numbers: the first of its words."""
-        first = {number: word for word, number in reversed(self.words)}
-        return tuple(first.get(number, str(number)) for number in range(max(first, default=-1) + 1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON has them."""
-        return {**asdict(self), "words": [list(pair) for pair in self.words]}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "ColumnFormat":
-        """Make the format of the fields of `to_dict`."""
-        words = tuple((str(word), int(number)) for word, number in fields.get("words", ()))
-        return cls(**{**fields, "words": words})
-
-
 def _two_ways(seen: "_Seen") -> str:
     return f"{seen.text!r} (row {seen.row}) can be read in two ways"
-
-
-def _said(marks: _Marks) -> str:
-    """Describe a decimal mark and a thousands separator that are not the plain ones."""
-    said = ["decimal comma"] if marks[0] == "," else []
-    return ", ".join([*said, f"thousands separator {marks[1]!r}"] if marks[1] else said)
 
 
 @dataclass(frozen=True)
@@ -310,7 +110,7 @@ class ColumnProfile:
     many: bool = False  # whether there may be more
     words: Mapping[str, int] = field(default_factory=dict)  # other texts, the first 1,000
     kind: str = "empty"  # SMILES, InChI, molblock, (whole) number, class, identifier, date, text
-    format: ColumnFormat = ColumnFormat()
+    format: ColumnFormat = field(default_factory=ColumnFormat)
     note: str = ""  # how `format` differs from plain numbers
     reason: str = ""  # why it is not taken as the target unasked; empty for a candidate
     problem: str = ""  # why it cannot be the target even if asked for
@@ -356,12 +156,12 @@ class TableProfile:
 
 @dataclass
 class _Seen:
-    """Numbers of one shape."""
+    """Numbers of one style."""
 
-    row: int  # of the first
-    text: str
-    minimum: float
-    maximum: float
+    row: int = 0  # of the first
+    text: str = ""
+    minimum: float = math.inf
+    maximum: float = -math.inf
     total: int = 0
     whole: bool = True
 
@@ -375,7 +175,7 @@ class _Column:
         self.signs: Counter[str] = Counter()
         self.words: Counter[str] = Counter()
         self.meant: Counter[str] = Counter()  # gaps such as ND
-        self.shapes: dict[str, _Seen] = {}
+        self.styles: dict[Style, _Seen] = {}
         self.bad: list[tuple[int, str]] = []
         self.texts: set[str] = set()
         self.repeated = False
@@ -385,53 +185,78 @@ class _Column:
         self.bound = ""  # the first
         self.counting, self.last = True, math.nan  # whether each number is the last plus 1
 
-    def add(self, row: int, text: str) -> None:
-        """Count the text of the next row."""
-        self.rows += 1
-        cell = _cell(text)
-        self.kinds[cell.kind] += 1
-        if cell.kind == "gap":
-            self.dashes += cell.word == "-"
-            if cell.word[:1].isalpha() and cell.word not in EMPTY:
-                self.meant[text.strip()] += 1
-            return
-        if cell.word in self.texts:
-            self.repeated = True
-        elif len(self.texts) <= self.limit:
-            self.texts.add(cell.word)
-        if cell.kind == "number":
-            self._add_number(row, text.strip(), cell)
-            return
-        self.kinds["spoilt"] += cell.kind == "word" and cell.problem != _NO_NUMBER
-        if cell.word in self.words or len(self.words) < _MOST_WORDS:
-            self.words[cell.word] += 1
-        if len(self.bad) < _EXAMPLES:
-            self.bad.append((row, text.strip()))
+    def add(self, rows: Sequence[int], texts: Sequence[str]) -> None:
+        """Count the texts of the next rows; each different one is read once."""
+        self.rows += len(texts)
+        self.counting = self.counting and self._goes_on(texts)
+        counts = Counter(texts)
+        lines = "\n".join(text for text in counts if "\n" not in text)
+        usual = {style: pattern.findall(lines) for style, pattern in _USUAL_NUMBERS.items()}
+        others = dict[Style, list[str]]()
+        rest = set(counts).difference(*usual.values())
+        for text in filter(rest.__contains__, counts) if rest else ():
+            cell, plain, count = read_cell(text), text.strip(), counts[text]
+            if cell.kind == "number":
+                others.setdefault(cell.style, []).append(text)
+                self.signs[cell.sign] += count
+                self.bounds += count * (cell.bound != 0)
+                self.bound = self.bound or plain * (cell.bound != 0)
+                continue
+            self.kinds[cell.kind] += count
+            if cell.kind == "gap":
+                self.dashes += count * (cell.word == "-")
+                if cell.word[:1].isalpha() and cell.word not in EMPTY:
+                    self.meant[plain] += count
+                continue
+            self._remember([cell.word], count > 1)
+            self.kinds["spoilt"] += count * (cell.kind == "word" and cell.problem != NO_NUMBER)
+            if cell.word in self.words or len(self.words) < _MOST_WORDS:
+                self.words[cell.word] += count
+            if len(self.bad) < _EXAMPLES:
+                self.bad.append((rows[texts.index(text)], plain))
+        for style, found in [*usual.items(), *others.items()]:
+            if found:
+                self._add_numbers(style, found, [counts[text] for text in found])
+                seen, row = self.styles[style], rows[texts.index(found[0])]
+                if not seen.text or row < seen.row:
+                    seen.row, seen.text = row, found[0].strip()
 
-    def _add_number(self, row: int, text: str, cell: _Cell) -> None:
-        value, seen = cell.value, self.shapes.get(cell.shape)
-        if seen is None:
-            seen = self.shapes[cell.shape] = _Seen(row, text, value, value)
-        seen.total += 1
-        if value < seen.minimum:
-            seen.minimum = value
-        elif value > seen.maximum:
-            seen.maximum = value
-        if seen.whole:
-            seen.whole = value.is_integer()
-        if self.counting:
-            self.counting = self.last != self.last or value == self.last + 1
+    def _goes_on(self, texts: Sequence[str]) -> bool:
+        """Return whether each number is the one before plus 1."""
+        numbers = (cell.value for cell in map(read_cell, texts) if cell.kind == "number")
+        if len(texts) > 2 and all(map(str.isdecimal, texts)):  # many row numbers
+            numbers = iter(np.array(texts, dtype=np.float64).tolist())
+        for value in numbers:
+            if self.last == self.last and value != self.last + 1:
+                return False
             self.last = value
-        if value in _CODES:
-            self.codes[value] += 1
-        elif value < self.least or value > self.most:
-            self.least, self.most = min(value, self.least), max(value, self.most)
-        self.negative += value < 0
-        if cell.sign:
-            self.signs[cell.sign] += 1
-        if cell.bound:
-            self.bounds += 1
-            self.bound = self.bound or text
+        return True
+
+    def _remember(self, words: Sequence[str], twice: bool) -> None:
+        self.repeated = self.repeated or twice or not self.texts.isdisjoint(words)
+        self.texts.update(words[: max(0, self.limit + 1 - len(self.texts))])
+
+    def _add_numbers(self, style: Style, texts: list[str], counts: list[int]) -> None:
+        """Count different texts of one style."""
+        seen = self.styles.setdefault(style, _Seen())
+        if style in _USUAL_NUMBERS and _USUAL_NUMBERS[style].match(texts[0]):
+            words, values = texts, np.array(texts, dtype=np.float64)
+        else:
+            words = [read_cell(text).word for text in texts]
+            values = np.array([read_cell(text).value for text in texts])
+        self._remember(words, max(counts) > 1 or len({*words}) < len(words))
+        times = np.array(counts)
+        self.kinds["number"] += int(times.sum())
+        seen.total += int(times.sum())
+        seen.minimum = min(seen.minimum, float(values.min()))
+        seen.maximum = max(seen.maximum, float(values.max()))
+        seen.whole = seen.whole and bool((values == np.floor(values)).all())
+        self.negative += int(times[values < 0].sum())
+        coded = np.isin(values, _CODES)
+        for value, count in zip(values[coded].tolist(), times[coded].tolist(), strict=True):
+            self.codes[value] += count
+        self.least = min(self.least, float(values[~coded].min(initial=math.inf)))
+        self.most = max(self.most, float(values[~coded].max(initial=-math.inf)))
 
     def has_decimal_commas(self) -> bool:
         """Return whether most texts are numbers that have decimal commas and nothing else."""
@@ -485,10 +310,10 @@ class _Column:
         return self._text(found)
 
     def _numbers(
-        self, found: ColumnProfile, marks: _Marks, note: str, problem: str
+        self, found: ColumnProfile, marks: Marks, note: str, problem: str
     ) -> ColumnProfile:
-        read = {shape: seen for shape, seen in self.shapes.items() if _fits(shape, marks)}
-        scaled = [(1000 if shape == marks[1] + "3" else 1, seen) for shape, seen in read.items()]
+        read = {style: seen for style, seen in self.styles.items() if style.fits(marks)}
+        scaled = [(style.scale(marks), seen) for style, seen in read.items()]
         whole = all(seen.whole or scale > 1 for scale, seen in scaled)
         least = min((scale * seen.minimum for scale, seen in scaled), default=math.nan)
         most = max((scale * seen.maximum for scale, seen in scaled), default=math.nan)
@@ -496,7 +321,7 @@ class _Column:
         strays = self.kinds["number"] - self.signs["%"] if percent else self.signs["%"]
         count = max(0, sum(seen.total for seen in read.values()) - strays)
         bad = found.bad - count
-        others = [(seen.row, seen.text) for shape, seen in self.shapes.items() if shape not in read]
+        others = [(seen.row, seen.text) for style, seen in self.styles.items() if style not in read]
         examples = tuple(sorted([*self.bad, *others])[:_EXAMPLES])
         such = "".join(f", such as {text!r} in row {row}" for row, text in examples[:1])
         notes = {
@@ -546,43 +371,43 @@ class _Column:
             return f"has {self.negative:,} negative values, which its name does not allow"
         return ""
 
-    def _marks(self, delimiter: str, commas: bool) -> tuple[_Marks, str, str]:
+    def _marks(self, delimiter: str, commas: bool) -> tuple[Marks, str, str]:
         """Return decimal mark and thousands separator, a note, and a problem if there are two."""
-        present = "".join(self.shapes)
-        marks = [pair for pair in _MARKS if not pair[1] or pair[1] in present]
+        present = {mark for style in self.styles for mark in (style.decimal, style.thousands)}
+        marks = [pair for pair in MARKS if pair[1] in ("", *present)]
         counts = {
-            pair: sum(seen.total for shape, seen in self.shapes.items() if _fits(shape, pair))
+            pair: sum(seen.total for style, seen in self.styles.items() if style.fits(pair))
             for pair in marks
         }
         fitting = [pair for pair in marks if counts[pair] == max(counts.values())]
         best = fitting[0]  # the plainest of those that read most
         if counts[best] < (1 - _STRAYS) * self.kinds["number"]:
-            seen = {_fits(shape, best): s for shape, s in self.shapes.items() if shape.strip("04")}
+            seen = {style.fits(best): s for style, s in self.styles.items() if any(style[:2])}
             both = " and ".join(f"{s.text!r} (row {s.row})" for s in seen.values())
             return best, "", f"it mixes spellings of numbers, {both}; write all in one way"
-        if best == _PLAIN or len(fitting) == 1 or ",3" not in self.shapes:
-            first = self.shapes.get(".3")
-            if not first or "." in self.shapes or best[0] == "," or not commas:
-                return best, _said(best), ""
+        point, comma = (self.styles.get(Style(mark, mark, either=True)) for mark in ".,")
+        if best == MARKS[0] or len(fitting) == 1 or not comma:
+            if not point or Style(".") in self.styles or best[0] == "," or not commas:
+                return best, describe_marks(best), ""
             why = "as other columns have decimal commas"
-            return best, "", f"{_two_ways(first)}, {why}; write it without a separator of thousands"
-        first, smaller = self.shapes[",3"], self.shapes.get("")
-        value = _cell(first.text).value
-        if (delimiter == ";" or commas) and ".3" not in self.shapes:
+            return best, "", f"{_two_ways(point)}, {why}; write it without a separator of thousands"
+        smaller, value = self.styles.get(Style()), read_cell(comma.text).value
+        if (delimiter == ";" or commas) and not point:
             why = "other columns have it" if commas else "semicolons separate the fields"
-            return (",", ""), f"decimal comma, as {why} ({first.text} is {value:g})", ""
+            return (",", ""), f"decimal comma, as {why} ({comma.text} is {value:g})", ""
         best = (".", ",")
         # 567 beside 7,467 is a number below a thousand; 5 may be 5,000 with a decimal comma.
-        if not smaller or smaller.maximum < max(100, first.maximum) or {".3", "4"} & {*self.shapes}:
+        few = not smaller or smaller.maximum < max(100, comma.maximum)
+        if few or point or Style(plain="4") in self.styles:
             remedy = "write it without a comma, in the whole column"
-            return best, "", f"{_two_ways(first)}, {1000 * value:.0f} or {value:g}; {remedy}"
-        return best, f"{_said(best)} ({first.text} is {1000 * value:.0f})", ""
+            return best, "", f"{_two_ways(comma)}, {1000 * value:.0f} or {value:g}; {remedy}"
+        return best, f"{describe_marks(best)} ({comma.text} is {1000 * value:.0f})", ""
 
     def _numbering(self, least: float, most: float) -> str:
         """Say why whole numbers look like identifiers."""
         count = self.kinds["number"]
-        if "0" in self.shapes:
-            return f"leading zeros ({self.shapes['0'].text!r})"
+        if zeros := self.styles.get(Style(plain="0")):
+            return f"leading zeros ({zeros.text!r})"
         if self.repeated or count < 3:
             return ""
         if self.counting:
@@ -604,7 +429,7 @@ class _Column:
         if not known or (len(known) > 1 and len({*known.values()}) == 1):
             return {}
         count = sum(self.words[word] for word in known)
-        digits = {text: _cell(text) for text in self.texts - self.words.keys()}
+        digits = {text: read_cell(text) for text in self.texts - self.words.keys()}
         if digits and {cell.value for cell in digits.values()} <= {0.0, 1.0} and not self.signs:
             known |= {text: int(cell.value) for text, cell in digits.items()}
             count += self.kinds["number"]
@@ -614,13 +439,13 @@ class _Column:
         self, found: ColumnProfile, pairs: list[tuple[str, int]], reason: str
     ) -> ColumnProfile:
         words = dict(pairs)
-        digits = self.kinds["number"] * any(_cell(word).kind == "number" for word in words)
+        digits = self.kinds["number"] * any(read_cell(word).kind == "number" for word in words)
         count = sum(self.words[word] for word in words) + digits
         return replace(
             found,
             numbers=count,
             bad=found.bad - count,
-            examples=tuple(one for one in self.bad if _cell(one[1]).word not in words),
+            examples=tuple(one for one in self.bad if read_cell(one[1]).word not in words),
             minimum=min(words.values()),
             maximum=max(words.values()),
             whole=True,
@@ -639,7 +464,7 @@ class _Column:
             kind = "InChI" if text.startswith("InChI=") else "SMILES"
             return replace(found, kind=kind, reason="molecules", problem=_MOLECULES)
         if 2 * (self.kinds["spoilt"] + number) > filled:
-            problem = f"{text!r} in row {self.bad[0][0]} {_cell(text).problem}"
+            problem = f"{text!r} in row {self.bad[0][0]} {read_cell(text).problem}"
             return replace(found, kind="text", reason=problem, problem=problem)
         if len(words) <= _MOST_CLASSES and number <= _STRAYS * filled:
             split = {*map(split_word, words)} <= SPLIT_WORDS.keys()
@@ -722,12 +547,12 @@ def profile_table(path: str | Path, smiles: str | None = None) -> TableProfile:
     columns = [_Column(name, k + (k >= own), limit) for k, name in enumerate(names)]
     rows = broken = 0
     # The texts of the molecules are not needed: those of an SDF take long to make.
-    for row in open_table(path, names[0] if names else table.smiles, names).rows():
-        if row.problem is None:
-            for column, text in zip(columns, row.labels, strict=True):
-                column.add(rows, text)
-        broken += row.problem is not None
-        rows += 1
+    for chunk in cut(open_table(path, names[0] if names else table.smiles, names), _CHUNK_ROWS):
+        good = [k for k, row in enumerate(chunk.rows) if row.problem is None]
+        texts = zip(*(chunk.rows[k].labels for k in good), strict=True)
+        for column, found in zip(columns, texts, strict=False):
+            column.add([chunk.first_row + k for k in good], found)
+        rows, broken = rows + len(chunk.rows), broken + len(chunk.rows) - len(good)
     commas = any(column.has_decimal_commas() for column in columns)
     profiles = [column.profile(table.delimiter, commas) for column in columns]
     molecules = ColumnProfile(table.columns[own], own, rows - broken, kind=table.structure)
@@ -744,19 +569,20 @@ def profile_table(path: str | Path, smiles: str | None = None) -> TableProfile:
         smiles=table.smiles,
         structure=table.structure,
         notes=(*table.notes, *_hints(profiles, "" if smiles else source)),
-        warnings=tuple(_warnings(profiles)),
+        warnings=(*table.warnings, *_warnings(profiles)),
     )
 
 
 def choose_targets(
-    profile: TableProfile, given: Sequence[str] | None, command: str
+    profile: TableProfile, given: Sequence[str] | None, command: str, flag: str = "--targets"
 ) -> tuple[str, ...]:
     """Return the targets: those given, or the only column that can be one.
 
     Args:
         profile: the table.
         given: the names of the targets, None to choose.
-        command: the command so far, which errors complete with ``--targets``.
+        command: the command so far, which errors complete with `flag`.
+        flag: the option that names targets.
     """
     for name in given or ():
         if problem := profile[name].problem:
@@ -778,10 +604,10 @@ def choose_targets(
     ]
     useful = [c for c in passed if not c.problem and c.minimum < c.maximum and c.kind != "text"]
     for column in [*good, *sorted(useful, key=lambda c: _rank(c.name))][:1]:
-        lines.append(f"for example: {command} --targets {quoted_names([column.name])}")
+        lines.append(f"for example: {command} {flag} {quoted_names([column.name])}")
     many = [column.name for column in good if _rank(column.name) < 2]
     if len(many) > 1:
-        lines.append(f"or for all: {command} --targets {quoted_names(many)}")
+        lines.append(f"or for all: {command} {flag} {quoted_names(many)}")
     raise AmbiguousTargets("\n".join(lines))
 
 
@@ -820,33 +646,6 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
-def read_labels(
-    texts: Sequence[str], names: Sequence[str], formats: Mapping[str, ColumnFormat]
-) -> list[float]:
-    """Convert the labels of one row, NaN for a gap; other texts raise a `ValueError`.
-
-    A column without a format has plain numbers. If there are several labels, a text that its format
-    does not read is a gap, as long as another label of the row is known.
-    """
-    values, errors = [], []
-    for text, name in zip(texts, names, strict=True):
-        value, problem = math.nan, None
-        if name not in formats:
-            value, problem = plain_number(text)
-        else:
-            try:
-                value = formats[name].label(text)
-            except ValueError as error:
-                errors.append(type(error)(f"{name} = {text!r} {error}"))
-        if problem:
-            raise ValueError(f"{name} = {text!r} {problem}")
-        values.append(value)
-    for found in errors:
-        if isinstance(found, CensoredError) or all(value != value for value in values):
-            raise found
-    return values
-
-
 def read_bounds(
     path: str | Path, columns: Sequence[str], formats: Mapping[str, ColumnFormat]
 ) -> np.ndarray:
@@ -864,12 +663,6 @@ def read_bounds(
             except ValueError:
                 found.append(0)
     return np.frombuffer(found, np.int8).reshape(-1, len(columns))
-
-
-def sign_of(text: str) -> int:
-    """Return the bound that a relation such as ``>`` or ``'<='`` gives to its value, or 0."""
-    mark = _BOUND.fullmatch(text.translate(_SPELLING).strip("'\" "))
-    return 0 if not mark else 1 if mark["above"] else -1 if mark["below"] else 0
 
 
 def read_column(path: str | Path, name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Molecules as chemists count them: standard forms, keys, scaffolds, clusters and remarks.
 
-A key ignores salts and stereo. It tells which rows of a table are one molecule; splits keep these
-on one side.
+A key ignores salts, stereo and isotopes. It tells which rows of a table are one molecule; splits
+keep these on one side.
 """
 
 import hashlib
@@ -33,6 +33,7 @@ _CHUNK_TEXTS, _FEW_TEXTS = 256, 2_000  # in a chunk of a worker; that this proce
 
 # Patterns, which RDKit finds faster than a loop in Python.
 _MARKED = Chem.MolFromSmarts("[#1,!0*]")  # hydrogens that are atoms, and isotopes
+_ISOTOPE = re.compile(r"\[(\d+(?:\*|[A-Za-z][a-z]?))")  # 13C in [13CH3]
 _CHARGED = Chem.MolFromSmarts("[!+0]")
 _SALT_BOND = Chem.MolFromSmarts("[Li,Na,K,Rb,Cs,Mg,Ca,Sr,Ba;X1,X2]-[#7,#8,F,#16,Cl,Br,I]")
 _NOBLE_GASES = frozenset((2, 10, 18, 36, 54, 86, 118))
@@ -40,7 +41,10 @@ _NOT_METALS = _NOBLE_GASES | {0, 1, 5, 6, 7, 8, 9, 14, 15, 16, 17, 32, 33, 34, 3
 
 
 def fold_hydrogens(mol: Chem.Mol) -> Chem.Mol:
-    """Count explicit hydrogens, also 2H and 3H, at their atoms, and remove isotope marks."""
+    """Count explicit hydrogens, also 2H and 3H, at their atoms, and remove isotope marks.
+
+    `isotopologue` returns the molecule with its marks.
+    """
     if not mol.HasSubstructMatch(_MARKED):
         return mol
     mol = Chem.Mol(mol)
@@ -72,7 +76,7 @@ def canonical_tautomer(mol: Chem.Mol) -> Chem.Mol:
     return enumerator.Canonicalize(_reread(mol))
 
 
-RULES = 1  # the version of the keys and steps: tables are prepared again when it changes
+RULES = 2  # the version of the keys and steps: tables are prepared again when it changes
 STEPS: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {
     "hydrogens": fold_hydrogens,
     "fragment": largest_fragment,
@@ -82,10 +86,12 @@ STEPS: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {
 
 
 def check_steps(steps: Sequence[str]) -> tuple[str, ...]:
-    """Return the steps in the order of `STEPS`, each once; a `ValueError` for an unknown one."""
+    """Return the steps in the order of `STEPS`, each once; ["all"] and ["none"] are allowed."""
+    steps = {"all": tuple(STEPS), "none": ()}.get(",".join(steps), tuple(steps))
     for step in steps:
         if step not in STEPS:
-            raise ValueError(f"standardize = {step!r}, expected some of {', '.join(STEPS)}")
+            known = f"{', '.join(STEPS)}, all or none"
+            raise ValueError(f"standardize = {step!r}, expected some of {known}")
     return tuple(step for step in STEPS if step in steps)
 
 
@@ -103,17 +109,52 @@ def standardize(text: str, steps: Sequence[str]) -> str:
         >>> standardize("CC(=O)[O-].[Na+]", ["fragment", "charge"])
         'CC(=O)O'
     """
-    if not (steps := check_steps(steps)):
-        return text
+    steps = check_steps(steps)
+    return _after(text, [(step, STEPS[step]) for step in steps]) if steps else text
+
+
+def isotopologue(text: str, steps: Sequence[str]) -> str:
+    """Return the standard SMILES with the isotope marks that ``hydrogens`` takes from the graph.
+
+    It is empty if there are none. The canonical tautomer is not taken, as it would move a hydrogen
+    from an atom with 2H.
+
+    Example:
+        >>> isotopologue("[Na+].[2H]C([2H])([2H])[O-]", ["hydrogens", "fragment", "charge"])
+        '[2H]C([2H])([2H])O'
+    """
+    if "hydrogens" not in steps or not isotopes(text):
+        return ""
+    others = [(step, STEPS[step]) for step in check_steps(steps) if step in ("fragment", "charge")]
+    try:
+        return _after(text, [("hydrogens", Chem.RemoveHs), *others])
+    except SmilesError:
+        return canonical_text(_read(text))
+
+
+def isotopes(text: str) -> list[str]:
+    """Return the isotopes that a SMILES or InChI names, such as 13C, each once.
+
+    Example:
+        >>> isotopes("[2H]C([2H])[13cH3]")
+        ['2H', '13C']
+    """
+    if is_inchi(text):
+        text = inchi_to_smiles(text) if "/i" in text else ""
+    return list(dict.fromkeys(mark.title() for mark in _ISOTOPE.findall(text)))
+
+
+def _after(text: str, steps: Sequence[tuple[str, Callable[[Chem.Mol], Chem.Mol]]]) -> str:
+    """Return the canonical SMILES of a molecule after these steps."""
     mol = _read(text)
 
     def work() -> str:
         nonlocal mol
-        for step in steps:
+        for name, step in steps:
             try:
-                mol = STEPS[step](mol)
+                mol = step(mol)
             except (ValueError, RuntimeError) as error:
-                raise SmilesError(text, f"the step {step!r} fails: {_first_line(error)}") from None
+                raise SmilesError(text, f"the step {name!r} fails: {_first_line(error)}") from None
         return Chem.MolToSmiles(_reread(mol))
 
     with rdBase.BlockLogs():

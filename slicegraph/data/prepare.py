@@ -12,6 +12,7 @@ import io
 import json
 import platform
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,8 @@ from tqdm import tqdm
 
 from slicegraph import __version__
 from slicegraph.data import store, table
-from slicegraph.data.columns import CENSORED, CensoredError, ColumnFormat, read_labels
+from slicegraph.data.cells import CENSORED, CensoredError, ColumnFormat, read_labels
+from slicegraph.data.columns import AmbiguousTargets, choose_targets, profile_table
 from slicegraph.data.pool import PROCESS_ENDED, WorkerDied, cores, ordered_map, run_alone
 from slicegraph.data.smiles import (
     OGB_CODES,
@@ -112,7 +114,8 @@ def prepare(
         source: a file as :func:`slicegraph.data.table.open_table` takes it.
         folder: where the store is made; new, empty, or that of an interrupted call.
         smiles: the column of the SMILES; guessed by default.
-        labels: the columns of the labels, ``[]`` for none; by default all columns of numbers.
+        labels: the columns of the labels, ``[]`` for none; by default the only column that can be
+            a target, read as its texts ask for; several are a `ValueError` that lists them.
         workers: how many processes; by default one for each core, at most 8. With 1 all work is
             done in this process.
         strict: whether the first bad row is an error.
@@ -124,7 +127,8 @@ def prepare(
         chunk_rows: how many rows are done at a time.
         formats: how the labels of a column are read, by its name; as plain numbers by default.
         standardize: the steps of :func:`slicegraph.data.molecules.standardize` that are applied to
-            every molecule; the store has the SMILES that they give.
+            every molecule; the store has the SMILES that they give, with the isotopes, which
+            the step "hydrogens" removes from the graph.
 
     Example:
         >>> prepare("solubility.csv", "solubility", labels=["logS"]).molecules
@@ -136,6 +140,10 @@ def prepare(
     if not path.is_file():
         is_folder = f"{str(path)!r} is a folder, expected a file ({', '.join(table.SUFFIXES)})"
         raise ValueError(is_folder if path.is_dir() else f"there is no file {str(path)!r}")
+    guessed = labels is None
+    if labels is None:
+        labels, found = _choose_labels(path, smiles, folder)
+        formats = found if formats is None else formats
     written = {name: one.to_dict() for name, one in (formats or {}).items()}
     changed = {name: one for name, one in written.items() if one != ColumnFormat().to_dict()}
     # Only settings that are not the default are kept: stores made before there were any stay valid.
@@ -145,7 +153,7 @@ def prepare(
     job.formats = {name: one for name, one in (formats or {}).items() if name in job.table.labels}
     job.chunk_rows, job.strict = chunk_rows, strict
     if progress:
-        how = [" (guessed)" if column is None else "" for column in (smiles, labels)]
+        how = [" (guessed)" * one for one in (smiles is None, guessed)]
         names = ", ".join(map(repr, job.table.labels)) or "none"
         columns = f"SMILES {job.table.smiles!r}{how[0]}, labels {names}{how[1]}"
         shown = columns if job.table.smiles else "SMILES and names, no labels"
@@ -172,6 +180,24 @@ def prepare(
         kept_rows=kept or 0,
         was_complete=kept is None,
     )
+
+
+def _choose_labels(
+    path: Path, smiles: str | None, folder: str | Path
+) -> tuple[tuple[str, ...], dict[str, ColumnFormat]]:
+    """Return the label that `slicegraph train` takes unasked, none in a table without numbers."""
+    profile = profile_table(path, smiles)
+    if not any(column.numbers and column.kind != "text" for column in profile.columns):
+        return (), {}
+    command = f"slicegraph prepare {shlex.quote(str(path))} --out {shlex.quote(str(folder))}"
+    try:
+        (label,) = choose_targets(profile, None, command, "--labels")
+    except AmbiguousTargets as error:
+        raise AmbiguousTargets(f"{error}\nor for none: {command} --labels ''") from None
+    if count := profile[label].censored:
+        remedy = f"slicegraph train --data {shlex.quote(f'csv:{path}')} has --censored for them"
+        raise ValueError(f"{path.name!r}: {count:,} values of {label!r} are limits; {remedy}")
+    return (label,), {label: profile[label].format}
 
 
 def write_graphs(
@@ -300,8 +326,8 @@ def _read_chunk(
             if values and not unlabelled and all(value != value for value in values):
                 raise ValueError("no label")
             text = inchi_to_smiles(row.text) if is_inchi(row.text) else row.text
-            text = _standardized(text, standardize) if standardize else text
-            molecules.append((number, text, read_smiles(text, canonical), values))
+            text, drawn = _standardized(text, standardize) if standardize else (text, text)
+            molecules.append((number, text, read_smiles(drawn, canonical), values))
         except CensoredError as error:
             choice = f"choose what becomes of it: {', '.join(CENSORED[1:])} (--censored)"
             raise PrepareError(f"row {number}: {error}; {choice}") from None
@@ -313,10 +339,12 @@ def _read_chunk(
     return _Part(store.pack(molecules, len(labels), *OGB_CODES), rejections)
 
 
-def _standardized(text: str, steps: Sequence[str]) -> str:
-    from slicegraph.data.molecules import standardize  # it takes long to import
+def _standardized(text: str, steps: Sequence[str]) -> tuple[str, str]:
+    """Return the standard SMILES, with its isotopes, and that of the graph, without."""
+    from slicegraph.data.molecules import isotopologue, standardize  # it takes long to import
 
-    return standardize(text, steps)
+    drawn = standardize(text, steps)
+    return isotopologue(text, steps) or drawn, drawn
 
 
 def _read_alone(read: Callable[[table.Chunk], _Part], chunk: table.Chunk) -> _Part:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slicegraph.data.columns import DATES, SPLIT_WORDS, flagged_part, split_word
+from slicegraph.data.cells import DATES
+from slicegraph.data.columns import SPLIT_WORDS, flagged_part, split_word
 from slicegraph.data.molecules import clusters, scaffolds
 from slicegraph.files import write_atomically
 from slicegraph.metrics import Evaluator

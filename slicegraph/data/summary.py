@@ -33,6 +33,10 @@ _CONSOLE_TARGETS, _CONSOLE_REASONS = 3, 3
 _LEFT_OUT = {"no label": "without a label", "a limit": "left out as limits"}  # not rejected
 _MAY_BE_ODD = re.compile(r"[.*]|\[(?!nH]|C@@?H?])|InChI=")  # all others need no look by RDKit
 _CHANGED = ("salts or mixtures", "charged molecules", "isotopes")  # by --standardize
+_ISOTOPES = (
+    "isotopes stay in the SMILES of their molecules, and the model does not see them; in splits "
+    "and counts of repeated molecules, isotopologues are one molecule"
+)
 _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?: [A-Z][a-z]?\b)?")  # values, numbers and elements
 
 
@@ -101,6 +105,8 @@ def summarize(
         remedy = not standardize and any(kind in odd["counts"] for kind in _CHANGED)
         odd["text"] = listed + drawn + " (--standardize)" * remedy
     summary["notes"] = [*map(str, notes), *filter(None, map(_hint, targets))]
+    if "isotopes" in summary["odd"].get("counts", ()):
+        summary["notes"].append(_ISOTOPES)
     found = [*_warnings(summary, labels), *_contradictions(targets, keys[used], labels[used])]
     summary["warnings"] = list(dict.fromkeys([*map(str, warnings), *found]))
     return summary
@@ -110,7 +116,7 @@ def group_reasons(rejected: Sequence[tuple[int, str, str]]) -> list[dict[str, An
     """Group rejected rows whose reasons differ only in values, the most frequent reason first."""
     groups: dict[str, list[tuple[int, str, str]]] = {}
     for entry in rejected:
-        groups.setdefault(_DETAIL.sub("#", entry[2]), []).append(entry)
+        groups.setdefault(reason_kind(entry[2]), []).append(entry)
     found: list[dict[str, Any]] = []
     for entries in sorted(groups.values(), key=lambda entries: -len(entries)):
         same = len({reason for _, _, reason in entries}) == 1
@@ -121,6 +127,11 @@ def group_reasons(rejected: Sequence[tuple[int, str, str]]) -> list[dict[str, An
         rest = {"count": sum(entry["count"] for entry in more), "examples": []}
         found[MOST_REASONS:] = [{"reason": counted(len(more), "other reasons"), **rest}]
     return found
+
+
+def reason_kind(reason: str) -> str:
+    """Return a reason without its values, so that equal problems are counted together."""
+    return _DETAIL.sub("#", reason)
 
 
 def count_conflicts(keys: np.ndarray, labels: np.ndarray) -> int:
@@ -321,8 +332,8 @@ def _contradictions(
     verb = "occurs" if count == 1 else "occur"
     yield (
         f"{counted(count, 'molecules')} {verb} more than once with different labels "
-        f"({'; '.join(details[:3])}{more}), salts and stereoisomers counted as one molecule: this "
-        "bounds the reachable error; see --replicates"
+        f"({'; '.join(details[:3])}{more}), salts, stereoisomers and isotopologues counted as one "
+        "molecule: this bounds the reachable error; see --replicates"
     )
 
 

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from importlib import import_module
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -60,6 +61,7 @@ _NOTHING = """<na> nd n.d. n.d n/d nt n.t. - -- --- . .. ? ?? \\n
     #nv #wert! #zahl! #bezug! #valeur!"""  # also what German and French spreadsheets write
 _NOT = ("determined", "tested", "available", "measured", "done", "applicable", "reported")
 GAPS = EMPTY | {*_NOTHING.split(), *(f"not {word}" for word in _NOT)}
+_REORDERED = "repeats the header in another order, in which the rows below are read"
 _LARGEST = 3.4028234663852886e38  # of float32
 
 _SMILES_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles", "can_smiles", "smi")
@@ -96,6 +98,7 @@ class TableSource(ABC):
     structure: str = "SMILES"  # how molecules are written there: also "InChI" or "molblock"
     formulas: frozenset[str] = frozenset()  # columns of a workbook that have nothing else
     notes: tuple[str, ...] = ()  # how the file differs from UTF-8 with commas, a line each
+    warnings: tuple[str, ...] = ()  # what of it cannot be read, a line each
     size: int  # how much there is to read, in `unit`
     unit: str
     position: int = 0  # how much has been read
@@ -185,11 +188,16 @@ class _FieldTable(TableSource):
 
     def rows(self) -> Iterator[Row]:
         place, *labels = self._places
-        name = self._header[place]
+        names = {*self._header}
         for fields, line, problem in self._records():
-            if problem is None and fields[place].strip().casefold() == name:
-                again = [field.casefold() for field in _clean_names(fields)] == self._header
-                line, problem = line or ", ".join(fields), "repeats the header" if again else None
+            if problem is None and fields[place].strip().casefold() in names:
+                again = [field.casefold() for field in _clean_names(fields)]
+                if sorted(again) == sorted(self._header):  # files one after another
+                    line, problem = line or ", ".join(fields), "repeats the header"
+                    place, *labels = self._places
+                    if again != self._header:
+                        place, *labels = [again.index(self._header[k]) for k in self._places]
+                        problem = _REORDERED
             if problem is None:
                 yield Row(fields[place], tuple([fields[label] for label in labels]))
             else:
@@ -358,18 +366,18 @@ class _SmiTable(_TextFile):
                 yield Row(text, tuple(labels))
 
 
+_SDF_PROPERTIES: dict[tuple[Path, int, int], tuple[tuple[str, ...], bool]] = {}  # of each file
+
+
 class _SdfTable(_TextFile):
     """Molecules in molblocks; the columns are the molecule as SMILES, its title, its properties."""
 
     def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
         super().__init__(path)
-        found: dict[str, None] = {}
-        titled, first = False, True  # whether a molecule has a title, whether a line may be one
-        for line in self._lines():
-            titled = titled or (first and bool(line.strip()))
-            first = line.startswith("$$$$")
-            if line[0] == ">" and (name := _PROPERTY.match(line)):
-                found[printable(name[1]).strip()] = None
+        key = path.resolve(), path.stat().st_mtime_ns, self.size
+        if key not in _SDF_PROPERTIES:
+            _SDF_PROPERTIES[key] = self._find_properties()
+        found, titled = _SDF_PROPERTIES[key]
         used = {name.casefold() for name in found}
         own = next(n for n in ("smiles", "structure", "molblock", "") if n not in used)
         self._title = next(n for n in ("name", "title", "") if n not in used) if titled else ""
@@ -387,6 +395,17 @@ class _SdfTable(_TextFile):
             columns = {name: [values.get(name, "") for values in sample] for name in found}
             labels = [n for n in found if n != smiles and _has_labels(n, columns[n])]
         self.labels = tuple(labels)
+
+    def _find_properties(self) -> tuple[tuple[str, ...], bool]:
+        """Search the file for the names of properties, and for a molecule with a title."""
+        found: dict[str, None] = {}
+        titled, first = False, True  # whether a molecule has a title, whether a line may be one
+        for line in self._lines():
+            titled = titled or (first and bool(line.strip()))
+            first = line.startswith("$$$$")
+            if line[0] == ">" and (name := _PROPERTY.match(line)):
+                found[printable(name[1]).strip()] = None
+        return tuple(found), titled
 
     def rows(self) -> Iterator[Row]:
         for values, block in self._molecules():
@@ -465,10 +484,8 @@ class _ExcelTable(_FieldTable):
     unit = "rows"
 
     def __init__(self, path: Path, smiles: str | None, labels: Sequence[str] | None) -> None:
-        with needs(repr(path.name), "xlsx"):
-            self._open = import_module("openpyxl").load_workbook
         self._path, self._skipped, self._width, self.size = path, 0, 0, 0
-        with self._book() as book:
+        with _workbook(path) as book:
             sheets = sorted(book.worksheets, key=lambda sheet: sheet.sheet_state != "visible")
             names = [sheet.title for sheet in sheets]
         problems = []
@@ -493,22 +510,21 @@ class _ExcelTable(_FieldTable):
         skipped = f"lines before the header that are skipped: {self._skipped}"
         self.notes = (said, skipped) if self._skipped else (said,)
         sample = [row + [""] * (self._width - len(row)) for row in sample]
-        self.formulas = frozenset(self._find_formulas(names, sample))
+        stamp = self._path.stat()
+        lost = _lost_formulas(self._path, self._sheet, (stamp.st_mtime_ns, stamp.st_size))
+        named = {k: name for k, name in enumerate(_unique_names(names)) if lost[k]}
+        empty = [k for k in named if not _filled(row[k : k + 1] for row in sample)]
+        self.formulas = frozenset(named[k] for k in empty)
+        self.warnings = tuple(
+            f"{lost[k]:,} cells of column {name!r} are read as gaps: they have {FORMULAS}"
+            for k, name in named.items()
+            if k not in empty
+        )
         try:
             self._set_columns(self._path, names, sample, smiles, labels)
         except ValueError as error:
             listed = ", ".join(map(repr, sorted(self.formulas)))
             raise ValueError(f"{error}; {listed}: {FORMULAS}" if listed else error) from None
-
-    def _find_formulas(self, names: list[str], sample: list[list[str]]) -> Iterator[str]:
-        """Yield the columns without values whose cells have formulas."""
-        empty = [k for k, name in enumerate(names) if name and not _filled(r[k] for r in sample)]
-        if empty:
-            with closing(self._cells(values=False)) as cells:
-                rows = list(islice(cells, _SAMPLE_ROWS))
-            for k in empty:
-                if any("".join(row[k : k + 1]).startswith(("=", "<openpyxl.")) for row in rows):
-                    yield _unique_names(names)[k]
 
     def _records(self) -> Iterator["_Record"]:
         with closing(self._cells()) as cells:
@@ -516,30 +532,46 @@ class _ExcelTable(_FieldTable):
                 self.position = number
                 yield row[: self._width] + [""] * (self._width - len(row)), "", None
 
-    def _cells(self, values: bool = True) -> Generator[list[str]]:
-        """Yield the texts of the rows that have any, without empty ones at their end.
-
-        Formulas have their values or, if these are not asked for, their own text.
-        """
-        with self._book(values) as book:
-            sheet = book[self._sheet]
-            self.size = sheet.max_row or 0
-            sheet.reset_dimensions()  # programs write wrong ones
-            for cells in sheet.iter_rows(values_only=True):
+    def _cells(self) -> Generator[list[str]]:
+        """Yield the texts of the rows that have any, without empty ones at their end."""
+        with _workbook(self._path) as book:
+            self.size = book[self._sheet].max_row or 0
+            for cells in _sheet_rows(book[self._sheet]):
                 row = [_excel_text(value) for value in cells]
                 while row and not row[-1].strip():
                     row.pop()
                 if row:
                     yield row
 
-    @contextmanager
-    def _book(self, values: bool = True) -> Iterator[Any]:
-        try:
-            with closing(self._open(self._path, read_only=True, data_only=values)) as book:
-                yield book
-        except Exception as error:  # openpyxl, zipfile and the XML parser have their own
-            problem = f"is damaged, encrypted, or not an Excel workbook ({error})"
-            raise ValueError(f"{self._path.name!r} {problem}") from None
+
+@contextmanager
+def _workbook(path: Path, values: bool = True) -> Iterator[Any]:
+    """Open a workbook, whose formulas are their saved values, or else their texts."""
+    with needs(repr(path.name), "xlsx"):
+        open_book = import_module("openpyxl").load_workbook
+    try:
+        with closing(open_book(path, read_only=True, data_only=values)) as book:
+            yield book
+    except Exception as error:  # openpyxl, zipfile and the XML parser have their own
+        problem = f"is damaged, encrypted, or not an Excel workbook ({error})"
+        raise ValueError(f"{path.name!r} {problem}") from None
+
+
+def _sheet_rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
+    sheet.reset_dimensions()  # programs write wrong ones
+    return sheet.iter_rows(values_only=True)
+
+
+@lru_cache(16)
+def _lost_formulas(path: Path, sheet: str, _stamp: tuple[int, int]) -> Counter[int]:
+    """Count the formulas of each column that have no saved value."""
+    found: Counter[int] = Counter()
+    with _workbook(path) as values, _workbook(path, values=False) as texts:
+        for row, own in zip(*(_sheet_rows(book[sheet]) for book in (values, texts)), strict=False):
+            for k, (value, text) in enumerate(zip(row, own, strict=False)):
+                if value is None and str(text).startswith(("=", "<openpyxl.")):
+                    found[k] += 1
+    return found
 
 
 _READERS: dict[str, Any] = {

@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 from slicegraph.data.batch import collate, collate_graphs
-from slicegraph.data.molecules import remarks, standardize
+from slicegraph.data.molecules import isotopes, remarks, standardize
 from slicegraph.data.smiles import (
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
@@ -83,7 +83,8 @@ class MoleculePredictor(GraphSliceformer):
     def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
         graphs = [read_graph(text, self.config.standardize) for text in smiles]
-        return self.predict_graphs(graphs, batch_size)
+        found = self.predict_graphs(graphs, batch_size)
+        return found._replace(warnings=add_isotopes(found.warnings, smiles))
 
     def predict_graphs(
         self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
@@ -188,6 +189,19 @@ def read_graph(smiles: object, steps: Sequence[str] = ()) -> MoleculeGraph | str
         return str(getattr(error, "reason", error))
     except (ValueError, RuntimeError) as error:  # RDKit raises both
         return str(error)
+
+
+def add_isotopes(warnings: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Add a warning for each molecule with isotopes, which no feature of an atom tells."""
+    found = []
+    for warning, text in zip(warnings, texts, strict=True):
+        try:
+            named = ", ".join(isotopes(text)) if isinstance(text, str) else ""
+        except ValueError:  # the error of the row has the reason
+            named = ""
+        said = [warning, f"isotopes ({named}) not seen by the model" if named else ""]
+        found.append("; ".join(filter(None, said)))
+    return found
 
 
 def _batches(sizes: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:

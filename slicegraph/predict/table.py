@@ -26,7 +26,7 @@ from slicegraph.data.table import (
 )
 from slicegraph.models import GraphSliceformerConfig
 from slicegraph.predict.distributed import ALONE, Rank, share
-from slicegraph.predict.predictor import MoleculePredictor, Predictions, read_graph
+from slicegraph.predict.predictor import MoleculePredictor, Predictions, add_isotopes, read_graph
 
 CHUNK_ROWS = 4096  # read, predicted and written at a time
 
@@ -148,6 +148,7 @@ class PredictedTable:
         """The text of the file, chunk by chunk; counts rows, warnings and errors."""
         yield _csv([[*self.table.columns, *self.added]], self.delimiter)
         for chunk, (values, errors, warnings) in predicted:
+            warnings = add_isotopes(warnings, [row.text for row in chunk.rows])
             self.rows += len(errors)
             self.warnings += sum(map(bool, warnings))
             self.errors += sum(error is not None for error in errors)

@@ -7,8 +7,8 @@ metrics.json, ``{split: {target: {metric: {"value", "low", "high"}}}}``.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from slicegraph.metrics import METRICS, TITLES
-from slicegraph.report.plots import number, summary_plots
+from slicegraph.metrics import METRICS, TITLES, number
+from slicegraph.report.plots import summary_plots
 
 Part = dict[str, Any]  # of a section: text, items, code, head and rows, pairs, plots or molecules
 

@@ -16,7 +16,7 @@ from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from slicegraph.files import write_atomically
-from slicegraph.metrics import counted
+from slicegraph.metrics import counted, number
 from slicegraph.report import plots
 from slicegraph.report.data import (
     MOST_ROWS,
@@ -27,7 +27,7 @@ from slicegraph.report.data import (
     score_parts,
     title_of,
 )
-from slicegraph.report.plots import DARK, LIGHT, in_unit, number, render, with_unit
+from slicegraph.report.plots import DARK, LIGHT, in_unit, render
 from slicegraph.report.read import RunRecord, TargetPredictions, read_run
 
 MOST_SAMPLES = 20  # of a bad batch that are listed
@@ -186,7 +186,7 @@ def report_page(run: RunRecord) -> Page:
     title, what, value = "no result", "", "No result"
     if result is not None:
         what, value = f"{split} {run.metric}", number(result)
-        title = f"{what} {with_unit(result, run.unit)}"
+        title = f"{what} {number(result, run.unit)}"
     values = _target_scores(run, split)
     if values:
         title = f"{what} {', '.join(map(' '.join, values))}"
@@ -263,11 +263,11 @@ def _baseline(run: RunRecord) -> str:
         constant = f"the most frequent training class for all {run.noun}"
     scores = [f"{name} {number(value)}" for name, value in known]
     if len(known) == 1:
-        scores = [with_unit(known[0][1], run.unit)]
+        scores = [number(known[0][1], run.unit)]
     elif not known and run.kind == "regression" and len(run.targets) == 1 and len(run.targets[0]):
         labels = run.targets[0].true  # a folder of an older version
         constant, metric = f"the mean {run.split} label for all {run.noun}", "MAE"
-        scores = [with_unit(float(np.abs(labels - labels.mean()).mean()), run.unit)]
+        scores = [number(float(np.abs(labels - labels.mean()).mean()), run.unit)]
     if not scores:
         return ""
     return f"For comparison: predicting {constant} has {metric} {', '.join(scores)}."
@@ -330,7 +330,7 @@ def _facts(run: RunRecord) -> dict[str, str]:
         "throughput": format_number(f"{run.noun}_per_second", lambda x: f"{x:,.0f} {run.noun}/s"),
     }
     if len(run.targets) == 1 or run.kind != "regression":  # their errors have no common scale
-        facts[f"valid {run.metric}"] = format_number("valid", lambda x: with_unit(x, run.unit))
+        facts[f"valid {run.metric}"] = format_number("valid", lambda x: number(x, run.unit))
     return {name: str(text) for name, text in facts.items() if text}
 
 

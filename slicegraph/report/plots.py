@@ -4,7 +4,6 @@ Figures use matplotlib's objects and its Agg canvas; pyplot and its settings are
 """
 
 import io
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from matplotlib.ticker import (
 )
 from sklearn.metrics import roc_curve
 
-from slicegraph.metrics import counted
+from slicegraph.metrics import counted, number
 from slicegraph.report.read import Curve, RunRecord, TargetPredictions, confusion_matrix
 
 DPI = 200
@@ -118,26 +117,6 @@ def write(axes: Axes, theme: Theme, text: str, place: tuple[Any, Any], **options
     axes.annotate(text, place, **{"xytext": (0, 0), **style, **options}, parse_math=False)
 
 
-def number(value: float) -> str:
-    """Format with three decimals, or with three significant digits if that tells more.
-
-    Example:
-        >>> number(0.23147), number(0.071234), number(1234.5), number(2e-9)
-        ('0.231', '0.0712', '1,234', '2e-09')
-    """
-    size = abs(value)
-    if not size < 1e7 or 0 < size < 1e-4:  # also NaN and infinity
-        return f"{value:.3g}"
-    if 0 < size < 0.1:
-        return f"{value:.{2 - math.floor(math.log10(size))}f}"
-    return f"{value:,.0f}" if size >= 1000 else f"{value:.{1 if size >= 100 else 3}f}"
-
-
-def with_unit(value: float, unit: str) -> str:
-    """Format a number with its unit, if it has one."""
-    return f"{number(value)} {unit}".strip()
-
-
 def in_unit(name: str, unit: str) -> str:
     """Return the name of an axis with its unit, if it has one."""
     return f"{name} ({unit})" if unit else name
@@ -155,9 +134,9 @@ def learning_plots(run: RunRecord) -> Iterator[Plot]:
     epochs, values = curve = run.curve(columns[0] if columns else "")
     if len(epochs):
         draw = _curves({"valid": curve}, in_unit(f"valid {run.metric}", run.unit), run.best_epoch)
-        note = f"In the last epoch: {with_unit(values[-1], run.unit)}."
+        note = f"In the last epoch: {number(values[-1], run.unit)}."
         for best in values[epochs == run.best_epoch]:
-            value = with_unit(best, run.unit)
+            value = number(best, run.unit)
             note = f"The saved model is from epoch {run.best_epoch:g}: {value}."
         yield Plot("metric", f"Validation {run.metric} by epoch", note, draw)
 
@@ -280,7 +259,7 @@ def _regression_plots(table: TargetPredictions) -> Iterator[Plot]:
     """Predictions against labels, and the distribution of the errors."""
     unit = table.unit
     units = dict.fromkeys(table.scores, unit) | {"R²": ""}
-    scores = [f"{key} {with_unit(value, units[key])}" for key, value in table.scores.items()]
+    scores = [f"{key} {number(value, units[key])}" for key, value in table.scores.items()]
     values = np.concatenate([table.true, table.predicted])
     margin = 0.03 * float(np.ptp(values)) or 1.0
     low, high = float(values.min()) - margin, float(values.max()) + margin
@@ -307,7 +286,7 @@ def _regression_plots(table: TargetPredictions) -> Iterator[Plot]:
     reach = float(np.quantile(size, 0.995)) or 1.0
     outside = int((size > reach).sum())
     summary = (table.error.mean(), *np.quantile(size, (0.5, 0.95)))
-    mean, half, most = (with_unit(value, unit) for value in summary)
+    mean, half, most = (number(value, unit) for value in summary)
     note = f"Mean error {mean}. Absolute error: median {half}, 95th percentile {most}"
     note += f"; {outside:,} larger errors are not shown." if outside else "."
 

@@ -1,6 +1,5 @@
 """The settings of a training run: their values, checks, defaults and recipes."""
 
-import csv
 import math
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields, replace
@@ -315,7 +314,9 @@ def _exactly(kind: type, value: Any) -> Any:
 def _several(kind: type, value: Any) -> tuple:
     """Convert a list, or a text that is split at commas as in a CSV."""
     if not isinstance(value, list | tuple):
-        value = next(csv.reader([str(value)], skipinitialspace=True), [])
+        from slicegraph.data.columns import split_names
+
+        value = split_names(str(value))
     return tuple(_plain(kind, part.strip() if isinstance(part, str) else part) for part in value)
 
 

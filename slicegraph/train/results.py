@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slicegraph import __version__
-from slicegraph.metrics import TITLES, all_metrics, counted
+from slicegraph.metrics import TITLES, all_metrics, counted, number
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning
@@ -174,12 +174,6 @@ def listed(texts: list[str]) -> str:
     """Join texts with commas, with the number of those left out if there are many."""
     more = len(texts) - _MOST_NAMED
     return ", ".join(texts[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def number(value: float, unit: str = "") -> str:
-    """Write a score with its unit."""
-    digits = ".3f" if value == 0 or 0.1 <= abs(value) < 1e4 else ",.0f" if abs(value) > 1 else ".3g"
-    return f"{value:{digits}} {unit}".rstrip()
 
 
 def interval(found: dict[str, Any]) -> str:

@@ -44,6 +44,23 @@ def test_the_options_are_those_of_the_function(tmp_path):
     assert contents(tmp_path / "cli") == contents(tmp_path / "function")
 
 
+def test_the_label_is_chosen_as_in_training_or_the_command_is_given(tmp_path, capsys):
+    header = ["compound number", "smiles", "logD", "active"]
+    rows = [[7 + 3 * n, "C" * (n + 1), n / 7, "yes" if n % 2 else "no"] for n in range(30)]
+    source = write_csv(tmp_path / "a.csv", rows, header)
+    command = ["prepare", str(source), "--out", str(tmp_path / "store")]
+    assert main(command) == 2
+    printed = capsys.readouterr().err
+    assert f"for example: slicegraph {' '.join(command)} --labels logD" in printed
+    assert f"or for none: slicegraph {' '.join(command)} --labels ''" in printed
+    assert not (tmp_path / "store").exists()
+    write_csv(source, [[row[0], row[1], row[3]] for row in rows], ["id", "smiles", "active"])
+    assert main(command) == 0
+    store = MoleculeStore(tmp_path / "store")
+    assert store.label_names == ("active",) or list(store.label_names) == ["active"]
+    assert store.labels[:, 0].tolist() == [n % 2 for n in range(30)]
+
+
 def test_no_labels_can_be_asked_for(source, tmp_path):
     assert main(["prepare", str(source), "--out", str(tmp_path / "store"), "--labels", ""]) == 0
     assert MoleculeStore(tmp_path / "store").labels.shape[1] == 0

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.molecule_tables import write_csv
 
+from slicegraph.data.cells import CensoredError, ColumnFormat
 from slicegraph.data.columns import (
     AmbiguousTargets,
-    CensoredError,
-    ColumnFormat,
     ColumnProfile,
     choose_targets,
     profile_table,

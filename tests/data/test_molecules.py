@@ -12,6 +12,8 @@ from slicegraph.data.molecules import (
     check_steps,
     clusters,
     exact_keys,
+    isotopes,
+    isotopologue,
     map_texts,
     molecule_key,
     molecule_keys,
@@ -61,6 +63,41 @@ def test_every_spelling_has_one_standard_form_and_one_key(text):
 
 def test_deuterated_methanol_has_two_heavy_atoms():
     assert len(read_smiles(standardize("[2H]C([2H])([2H])O", ["hydrogens"])).atoms) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "marks", "expected"),
+    [
+        ("[2H]C([2H])([2H])O", ["2H"], "[2H]C([2H])([2H])O"),
+        ("[H]O[13CH3]", ["13C"], "[13CH3]O"),
+        ("C[C@H]([2H])O", ["2H"], "[2H][C@@H](C)O"),  # a stereocentre by its isotope
+        ("[Na+].[2H]C(=O)[O-]", ["2H"], "[2H]C(=O)O"),
+        ("[2H]Oc1ccccn1", ["2H"], "[2H]Oc1ccccn1"),  # not the tautomer, which has another atom
+        ("[18F]c1[13cH]cccc1", ["18F", "13C"], "[18F]c1cccc[13cH]1"),
+        ("InChI=1S/CH4O/c1-2/h2H,1H3/i1D3", ["2H"], "[2H]C([2H])([2H])O"),
+        ("[1*]CC", ["1*"], "[1*]CC"),
+        ("CCO", [], ""),
+    ],
+)
+def test_isotopes_are_kept_through_the_standardisation(text, marks, expected):
+    assert isotopes(text) == marks
+    kept = isotopologue(text, list(STEPS))
+    assert kept == expected
+    plain = standardize(text, list(STEPS))
+    assert not isotopes(plain)
+    if kept:
+        assert standardize(kept, list(STEPS)) == plain
+        assert molecule_key(kept) == molecule_key(text)
+        assert exact_keys([kept])[0] != exact_keys([plain])[0]
+        assert (
+            Chem.MolToInchiKey(Chem.MolFromSmiles(kept))[:14]
+            == (Chem.MolToInchiKey(Chem.MolFromSmiles(molecule_key(text)))[:14])
+        )
+
+
+def test_isotopes_stay_in_the_text_without_the_step_for_hydrogens():
+    assert isotopologue("[2H]C.[Na+]", ["fragment"]) == ""
+    assert standardize("[2H]C.[Na+]", ["fragment"]) == "[2H]C"
 
 
 def test_a_text_that_is_no_molecule_is_a_smiles_error():

@@ -19,7 +19,7 @@ from ogb.utils import smiles2graph
 from rdkit import Chem
 from support.molecule_tables import contents, molecule_csv, random_smiles, rejected, write_csv
 
-from slicegraph.data.columns import ColumnFormat
+from slicegraph.data.cells import ColumnFormat
 from slicegraph.data.prepare import (
     PrepareError,
     prepare,
@@ -65,7 +65,8 @@ def interrupted(source, tmp_path, monkeypatch):
 def test_a_store_has_the_graphs_of_ogb_in_the_order_of_the_rows(tmp_path):
     texts = random_smiles(50)
     source = write_csv(tmp_path / "a.csv", [[text, 1] for text in texts])
-    prepare(source, tmp_path / "store", canonical=False, chunk_rows=7, workers=2)
+    options = {"canonical": False, "chunk_rows": 7, "workers": 2, "labels": ["gap"]}
+    prepare(source, tmp_path / "store", **options)
     store = MoleculeStore(tmp_path / "store")
     assert [store.smiles(i) for i in range(len(store))] == texts
     for data, text in zip(store, texts, strict=True):
@@ -142,7 +143,7 @@ def test_long_texts_and_bytes_that_are_not_text_are_listed_readably(tmp_path):
 
 def test_unlabelled_keeps_rows_without_a_label(tmp_path):
     source = write_csv(tmp_path / "a.csv", [["C", "1"], ["CC", ""]])
-    result = prepare(source, tmp_path / "store", unlabelled=True)
+    result = prepare(source, tmp_path / "store", unlabelled=True, labels=["gap"])
     assert (result.molecules, result.rejected) == (2, 0)
     assert np.isnan(MoleculeStore(tmp_path / "store").labels[1, 0])
 
@@ -527,7 +528,10 @@ def test_a_store_of_other_formats_is_refused(source, tmp_path, first):
 
 
 def test_standardised_molecules_have_their_new_smiles(tmp_path, monkeypatch):
-    fake = SimpleNamespace(standardize=lambda text, steps: text.split(".")[0] + "O" * len(steps))
+    fake = SimpleNamespace(
+        standardize=lambda text, steps: text.split(".")[0] + "O" * len(steps),
+        isotopologue=lambda text, steps: "",
+    )
     monkeypatch.setitem(sys.modules, "slicegraph.data.molecules", fake)
     source = write_csv(tmp_path / "a.csv", [["CC.Cl", "1"]])
     prepare(source, tmp_path / "store", workers=1, standardize=["fragment"], labels=["gap"])

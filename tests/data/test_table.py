@@ -94,6 +94,47 @@ def test_formulas_without_values_are_named(tmp_path):
     assert reason == "formulas without saved values; open the file in Excel and save it"
 
 
+def test_some_formulas_without_values_are_a_warning(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    lines = [
+        ["smiles", "nM", "pIC50"],
+        ["CCO", 10, 8.0],
+        ["CC", 5, "=B3"],
+        ["C", 5, "=9-LOG10(B2)"],
+    ]
+    for line in lines:
+        book.active.append(line)
+    book.save(tmp_path / "a.xlsx")
+    (warning,) = profile_table(tmp_path / "a.xlsx").warnings
+    assert warning.startswith("2 cells of column 'pIC50' are read as gaps: they have formulas")
+    assert not open_table(tmp_path / "a.xlsx").formulas
+
+
+def test_an_sdf_is_searched_once_for_its_properties(tmp_path, monkeypatch):
+    opened = []
+    lines = table_module._TextFile._lines
+    monkeypatch.setattr(
+        table_module._TextFile, "_lines", lambda self: opened.append(1) or lines(self)
+    )
+    first = table(tmp_path, SDF, "once.sdf", labels=["gap"])
+    assert open_table(tmp_path / "once.sdf", labels=["gap"]).columns == first.columns
+    assert len(opened) == 1
+    assert "new" in table(tmp_path, f"{SDF}\n> <new>\n1\n", "once.sdf", labels=["gap"]).columns
+
+
+def test_rows_below_a_header_in_another_order_are_read_in_that_order(tmp_path):
+    content = "smiles,a,b\nCCO,1,2\nb, Smiles,A\n4,CC,3\nsmiles,a,b\nC,5,6\n"
+    first, again, second, last_header, last = rows(tmp_path, content, labels=["a", "b"])
+    assert [first, second, last] == [
+        Row("CCO", ("1", "2")),
+        Row("CC", ("3", "4")),
+        Row("C", ("5", "6")),
+    ]
+    assert "in another order" in again.problem
+    assert last_header.problem
+
+
 def test_a_header_in_the_middle_is_no_row(tmp_path):
     content = "\ufeffsmiles,class\nCCO,low\n\ufeffSMILES , class\nCC,high\n"
     found = rows(tmp_path, content, labels=["class"])

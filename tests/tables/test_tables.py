@@ -395,6 +395,32 @@ def test_standardised_salt_and_acid_are_predicted_alike(capsys):
     assert "metal" in printed
 
 
+def test_isotopes_stay_with_their_molecule_and_out_of_its_graph(capsys):
+    smiles = chains(30)
+    marked = [f"[2H]{text}" for text in smiles[:10]]
+    lines = [f"{text},{n % 7}.5" for n, text in enumerate(smiles + marked)]
+    path = Path("isotopes.csv")
+    path.write_text("\n".join(["smiles,logD", *lines]) + "\n")
+    data = load(f"csv:{path}", progress=False, standardize=["all"])
+    texts = [data.store.smiles(i) for i in range(40)]
+    assert all(text.startswith("[2H]") for text in texts[30:])
+    assert data.store.num_atoms[30:].tolist() == data.store.num_atoms[:10].tolist()
+    assert data.keys[30:].tolist() == data.keys[:10].tolist()
+    assert data.summary["odd"]["counts"]["isotopes"] == 10
+    assert (data.summary["duplicates"], data.summary["overlap"]) == (10, 0)
+    merged = load(f"csv:{path}", progress=False, standardize=["all"], replicates="mean")
+    assert merged.summary["left_out"] == 0
+    assert train(capsys, path, "--standardize")[0] == 0
+    status, printed = typed(capsys, "predict", "run", "CCCC", "[2H]CCCC")
+    assert status == 0
+    plain, heavy = re.findall(r"CCCC (-?[\d.]+)", printed)
+    assert plain == heavy
+    assert "isotopes (2H) not seen by the model" in printed
+    page = words_of(Path("run/report.html"))
+    assert "isotopologues are one molecule" in page
+    assert "10 isotopes" in page
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [(["--split", "all"], "nothing to test on"), (["--split", ""], "split = ''")],

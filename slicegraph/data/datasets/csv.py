@@ -10,7 +10,6 @@ import io
 import json
 import math
 import os
-import re
 import shlex
 import sys
 from collections import Counter
@@ -23,10 +22,11 @@ import numpy as np
 import rdkit
 
 from slicegraph.data import columns, molecules, splits
+from slicegraph.data.cells import CENSORED, ColumnFormat, sign_of
 from slicegraph.data.datasets.source import MissingDataset, MoleculeDataset, Source
 from slicegraph.data.splits import Task
 from slicegraph.data.store import REJECTED, MoleculeStore
-from slicegraph.data.summary import count_conflicts, summarize
+from slicegraph.data.summary import count_conflicts, reason_kind, summarize
 from slicegraph.data.table import SDF_RECORDS
 from slicegraph.files import FolderBusy, folder_lock, write_atomically
 from slicegraph.metrics import counted
@@ -82,7 +82,7 @@ class CsvSource(Source):
             raise MissingDataset(f"{name}: there is no file {str(self.path)!r}")
         for option, value, known in (
             ("replicates", replicates, REPLICATES),
-            ("censored", censored, columns.CENSORED),
+            ("censored", censored, CENSORED),
         ):
             if value not in known:
                 raise ValueError(f"{option} = {value!r}, expected {', '.join(known)}")
@@ -90,7 +90,7 @@ class CsvSource(Source):
             splits.parse_split(split)
         self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
         self._seed, self._fractions = seed, tuple(fractions)
-        self.standardize, self._replicates = _steps(standardize), replicates
+        self.standardize, self._replicates = molecules.check_steps(standardize), replicates
         self._censored, self._allowed = censored, allow_rejected
         self._class_names = tuple(class_names)
         self.profile = columns.profile_table(self.path, smiles)
@@ -108,7 +108,7 @@ class CsvSource(Source):
         above = cache_folder() / "tables" if root is None else Path(root) / "csv"
         self.folder = above / f"{self.path.name.split('.')[0]}-{checksum}"
 
-    def _format(self, target: str) -> columns.ColumnFormat:
+    def _format(self, target: str) -> ColumnFormat:
         """Return how the texts of a target are read; raise if nobody said what ">10" means."""
         column = self.profile[target]
         if column.censored:
@@ -212,7 +212,7 @@ class CsvSource(Source):
 
     def _check_share(self, store: MoleculeStore, rejected: list[tuple[int, str, str]]) -> None:
         """Raise if more rows were lost than allowed; rows without any label are not lost."""
-        counts = Counter(_kind_of(reason) for _, _, reason in rejected)
+        counts = Counter(reason_kind(reason) for _, _, reason in rejected)
         lost = sum(count for kind, count in counts.items() if not kind.startswith(_NOT_LOST))
         rows = len(store) + store.meta["rejected"]
         if lost <= self._allowed * rows and len(store):
@@ -220,7 +220,7 @@ class CsvSource(Source):
         least = min(1.0, math.ceil(100 * lost / rows) / 100)
         lines = [f"{self.name}: {lost:,} of {rows:,} rows cannot be used"]
         for kind, count in counts.most_common(_MOST_REASONS):
-            row, text, reason = next(one for one in rejected if _kind_of(one[2]) == kind)
+            row, text, reason = next(one for one in rejected if reason_kind(one[2]) == kind)
             where = f"data row {row} {text[:60]!r}"
             lines.append(f"  {counted(count, 'rows')}: {reason} (first in {where})")
         lines.append(
@@ -333,11 +333,13 @@ class CsvSource(Source):
         A limit is written with the value, or in a column of relations next to a single target; with
         `censored="drop"` the labels of the latter become gaps.
         """
-        bounds = columns.read_bounds(self.path, self.labels, self.formats)[store.rows]
+        bounds = np.zeros(labels.shape, np.int8)
+        if any(self.profile[target].censored for target in self.labels):
+            bounds = columns.read_bounds(self.path, self.labels, self.formats)[store.rows]
         relations = [c.name for c in self.profile.columns if c.reason == "relations"]
         if len(relations) == 1 and len(self.labels) == 1 and not self.formats[self.labels[0]].words:
             signs = columns.read_column(self.path, relations[0])
-            own = np.array([columns.sign_of(signs[row]) for row in store.rows], np.int8)
+            own = np.array([sign_of(signs[row]) for row in store.rows], np.int8)
             own[np.isnan(labels[:, 0])] = 0
             if own.any():
                 self._check_limits(int((own != 0).sum()), self.labels[0])
@@ -473,19 +475,3 @@ def _targets(given: str | Sequence[str], profile: columns.TableProfile) -> list[
             if found[start : start + len(parts)] == parts:
                 found[start : start + len(parts)] = [name]
     return found
-
-
-def _steps(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the steps of a standardisation in their order; "all" and "none" are allowed."""
-    known = tuple(molecules.STEPS)
-    chosen = {"all": known, "none": ()}.get(",".join(names), tuple(names))
-    for name in chosen:
-        if name not in known:
-            listed = f"{', '.join(known)}, all or none"
-            raise ValueError(f"standardize = {name!r}, expected {listed}")
-    return tuple(name for name in known if name in chosen)
-
-
-def _kind_of(reason: str) -> str:
-    """Return a reason without the values in it, so that equal problems are counted together."""
-    return re.sub(r"'[^']*'|\"[^\"]*\"", "...", reason)
