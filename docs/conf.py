@@ -73,6 +73,11 @@ def _mend_signature(*arguments: Any) -> tuple[str | None, str | None]:
     return signature and signature.replace("<factory>", "..."), returns
 
 
+def _skip_aliases(app: Sphinx, what: str, name: str, member: Any, *_: Any) -> bool | None:
+    """Leave out the fields of named tuples that only have the docstring of collections."""
+    return True if str(member.__doc__).startswith("Alias for field number") else None
+
+
 def _drop_source_links(app: Sphinx, document: nodes.document) -> None:
     """Keep only the text of the README's links to files of the source, which the site lacks."""
     for node in list(document.findall(addnodes.pending_xref)):
@@ -103,6 +108,7 @@ def _check_offline(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (_visit_inline, None), (_visit_block, None))
     app.connect("autodoc-process-signature", _mend_signature)
+    app.connect("autodoc-skip-member", _skip_aliases)
     app.connect("doctree-read", _drop_source_links)
     app.connect("build-finished", _check_reference)
     app.connect("build-finished", _check_offline)

@@ -107,21 +107,11 @@ def test_the_wheel_serves_every_python_and_has_every_simd_level(project):
         assert library.has_avx512() == 1
 
 
-@pytest.mark.slow
 @with_compiler
-def test_the_wheel_of_the_project_runs_its_own_kernels(project):
-    shutil.rmtree(project / "slicegraph" / "csrc")
-    shutil.copytree(ROOT / "slicegraph" / "csrc", project / "slicegraph" / "csrc")
+def test_the_wheel_has_the_kernels_the_types_and_the_template(project):
     wheel, _ = build_wheel(project)
-    assert {LIBRARY, "slicegraph/py.typed", "slicegraph/report/page.html.j2"} <= set(
-        wheel.namelist()
-    )
-    wheel.extractall(project / "unpacked")
-    check = "from slicegraph.ops import operator as o; print(o.__file__, o.problem('cpu', 'cpu'))"
-    done = python(project / "unpacked", "-c", check, PYTHONPATH=str(project / "unpacked"))
-    file, problems = done.stdout.split()
-    assert Path(file).is_relative_to(project / "unpacked")
-    assert problems == "None"
+    expected = {LIBRARY, "slicegraph/py.typed", "slicegraph/report/page.html.j2"}
+    assert expected <= set(wheel.namelist())
 
 
 @with_compiler

@@ -72,7 +72,7 @@ class SequenceSliceformerConfig(EncoderConfig):
     """The configuration of :class:`~slicegraph.models.SequenceSliceformer`.
 
     Args:
-        num_layers ... class_names: see :class:`EncoderConfig`.
+        num_layers, ..., class_names: see :class:`EncoderConfig`.
         vocabulary: the number of tokens; none for sequences of vectors.
         in_channels: the size of a vector; then there is no ``vocabulary``.
         max_length: the length of the longest sequence.
@@ -224,7 +224,7 @@ class VisionSliceformerConfig(EncoderConfig):
     """The configuration of :class:`~slicegraph.models.VisionSliceformer`.
 
     Args:
-        num_layers ... class_names: see :class:`EncoderConfig`.
+        num_layers, ..., class_names: see :class:`EncoderConfig`.
         image_size: the height and width of an image.
         patch_size: the height and width of a patch, which divides ``image_size``.
         image_channels: the number of colours.
