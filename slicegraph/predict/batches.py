@@ -60,18 +60,14 @@ class BatchPredictor:
         device: str | None = None,
     ) -> None:
         self.smiles, self.batch_size, self.device = smiles, batch_size, device
-        self._path = None if isinstance(model, MoleculePredictor) else str(model)
-        self._model = model if isinstance(model, MoleculePredictor) else None
-        self._check()
-
-    def _check(self) -> None:
-        model: Any = self.model  # a file may hold a model of sequences
-        if not isinstance(model, MoleculePredictor):
-            takes = getattr(model, "takes", type(model).__name__)
-            raise ValueError(f"BatchPredictor: {self._path} is a model of {takes}, not molecules")
+        given = isinstance(model, MoleculePredictor)
+        self._path, self._model = None if given else str(model), model if given else None
+        takes = getattr(self.model, "takes", "something else")
+        if takes != MoleculePredictor.takes:
+            raise ValueError(f"BatchPredictor: {model} is a model of {takes}, not of molecules")
 
     @property
-    def model(self) -> MoleculePredictor:
+    def model(self) -> Any:
         """The model, loaded on first use."""
         if self._model is None:
             self._model = load_predictor(str(self._path), self.device or default_device())
