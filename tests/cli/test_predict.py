@@ -231,7 +231,7 @@ def test_molecules_are_standardised_as_for_the_training(model, tmp_path):
     np.testing.assert_allclose(
         load_predictor(folder).predict([r["smiles"] for r in found]), expected
     )
-    assert [row["warning"] for row in found] == ["", ""]
+    assert [row["warning"] for row in found] == ["", "isotopes (2H) not seen by the model"]
 
 
 def test_sdf_keeps_its_properties_and_a_bad_record_costs_itself(model, tmp_path):
