@@ -32,7 +32,7 @@ test-scatter:
 # The packages of the extras, in a venv of their own too: without them their tests are skipped.
 test-extras:
 	$(MAKE) VENV=.venv-extras .venv-extras/installed-extras
-	.venv-extras/bin/pytest -rs tests/tasks \
+	.venv-extras/bin/pytest -rs tests/tasks tests/test_batches.py \
 		tests/benchmarks/test_attentions.py \
 		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py $(ARGS)
 
@@ -68,7 +68,7 @@ $(VENV)/installed-scatter: $(VENV)/installed-dev
 	touch $@
 
 $(VENV)/installed-extras: $(VENV)/created $(BUILD)
-	$(INSTALL) -e ".[text,images,series,peers,test]"
+	$(INSTALL) -e ".[text,images,series,peers,ray,test]"
 	touch $@
 
 clean:

@@ -1,13 +1,15 @@
 """Measure the preparation of a store from a file: `python -m benchmarks.prepare_store`.
 
-The table is generated with a fixed seed: molecules of about 14 atoms with one label.
+The table repeats real molecules with one label: those of the shipped data set `mini` (up to 9 heavy
+atoms), or those of `--molecules`, a CSV with a column of SMILES and one of numbers. For the size of
+PCQM4Mv2, `--rows 3750000 --sample 0 --parts 1` prepares the whole table once.
 
 - *speed*: molecules per second of OGB's own processing (`PygPCQM4Mv2Dataset.process`, unchanged)
   and of `prepare` with two workers and canonical atom order, on the first rows of the table. They
   take turns; the median counts.
-- *memory*: the peak memory of `slicegraph prepare` with its workers, on a third of the table and on
-  all of it. RSS counts pages that processes share once per process, PSS counts them once (Linux
-  only).
+- *memory*: the rate and the peak memory of `slicegraph prepare` with its workers, on a third of the
+  table and on all of it. RSS counts pages that processes share once per process, PSS counts them
+  once (Linux only).
 """
 
 import argparse
@@ -15,38 +17,34 @@ import contextlib
 import gzip
 import io
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 
+import pandas as pd
 import torch
 from ogb.lsc import PygPCQM4Mv2Dataset
 
 from benchmarks.timing import median_ms
 from slicegraph.data.prepare import prepare
 
-PIECES = (
-    *("C", "CC", "CCC", "C(C)", "C(C)(C)", "O", "N", "S", "N(C)C", "C(O)", "[C@@H](C)", "C#C"),
-    *("C(=O)", "C(=O)N", "C(=O)O", "C(F)(F)", "C(Cl)", "C=C", "c1ccccc1", "c1ccncc1", "c1ccsc1"),
-    *("C1CCCC1", "C1CCNCC1", "c1ccc2ccccc2c1", "n1ccnc1"),
-)
+MINI = Path(__file__).parents[1] / "datasets" / "mini" / "mini.csv.gz"
 
 
-def smiles(draw: random.Random) -> str:
-    return "C" + "".join(draw.choices(PIECES, k=draw.randint(2, 6)))
-
-
-def write_table(path: Path, rows: int) -> None:
-    draw = random.Random(0)
+def write_table(path: Path, rows: int, molecules: Path) -> None:
+    """Write the SMILES and labels of a table again and again, until there are so many rows."""
+    found = pd.read_csv(molecules)
+    smiles = found[next(name for name in found if name.lower() == "smiles")].tolist()
+    labels = found.select_dtypes("number").iloc[:, 0].tolist()
+    pairs = islice(cycle(zip(smiles, labels, strict=True)), rows)
     with gzip.open(path, "wt", compresslevel=1) as file:
         file.write("idx,smiles,homolumogap\n")
-        file.writelines(f"{i},{smiles(draw)},{draw.uniform(1, 9):.4f}\n" for i in range(rows))
+        file.writelines(f"{i},{text},{label}\n" for i, (text, label) in enumerate(pairs))
 
 
 def write_beginning(table: Path, path: Path, rows: int) -> None:
@@ -111,9 +109,7 @@ def run_command(table: Path, folder: Path, workers: int) -> tuple[float, int, in
     began = time.perf_counter()
     rss = pss = 0
     with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            [*words, "--workers", str(workers)], stdout=output, stderr=output
-        )
+        process = subprocess.Popen(words, stdout=output, stderr=output)
         while process.poll() is None:
             now = memory(process.pid)
             rss, pss = max(rss, now[0]), max(pss, now[1])
@@ -139,9 +135,9 @@ def show_speed(table: Path, folder: Path, rows: int, workers: int, repeats: int)
         print(f"  {name:20} {1e3 * rows / taken:8,.0f} {ratio:6.2f}x", flush=True)
 
 
-def show_memory(table: Path, folder: Path, rows: int, workers: int) -> None:
+def show_memory(table: Path, folder: Path, sizes: list[int], workers: int) -> None:
     print("slicegraph prepare, start of Python included; most memory of all its processes")
-    for part in (rows // 3, rows):
+    for part in sizes:
         write_beginning(table, folder / "part.csv.gz", part)
         seconds, rss, pss = run_command(folder / "part.csv.gz", folder / str(part), workers)
         size = sum(path.stat().st_size for path in (folder / str(part)).iterdir())
@@ -156,18 +152,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--rows", type=int, default=300_000, help="rows of the table (default: 300000)")
-    add("--sample", type=int, default=20_000, help="rows to time (default: 20000)")
+    add("--molecules", type=Path, default=MINI, help="CSV of molecules (default: that of mini)")
+    add("--sample", type=int, default=20_000, help="rows to time; 0: none (default: 20000)")
+    add("--parts", type=int, default=2, help="1: all rows, 2: also a third first (default: 2)")
     add("--repeats", type=int, default=3, help="timed rounds (default: 3)")
     add("--workers", type=int, default=2, help="processes of `prepare` (default: 2)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.csv.gz"
-        write_table(table, arguments.rows)
-        sample = min(arguments.sample, arguments.rows)
-        show_speed(table, Path(folder), sample, arguments.workers, arguments.repeats)
+        write_table(table, arguments.rows, arguments.molecules)
+        if sample := min(arguments.sample, arguments.rows):
+            show_speed(table, Path(folder), sample, arguments.workers, arguments.repeats)
         if os.path.exists("/proc/self/smaps_rollup"):
-            show_memory(table, Path(folder), arguments.rows, arguments.workers)
+            sizes = [arguments.rows // 3, arguments.rows][-arguments.parts :]
+            show_memory(table, Path(folder), sizes, arguments.workers)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class TrainConfig:
         "csv: steps of hydrogens,fragment,charge,tautomer, or all (default: none)"
     )
     replicates: str | None = _data(
-        "csv: {} the labels of one molecule in several rows (default: keep)",
+        "csv: {} of the labels of one molecule (default: keep)",
         ("keep", "mean", "median"),
     )
     censored: str | None = _data(

@@ -1,6 +1,8 @@
 """`slicegraph submit`: the file of OGB's own writer."""
 
 import json
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +82,28 @@ def test_several_models_are_averaged_and_described(model, tmp_path, capsys, smal
     valid = np.mean([one.predict([MOLECULES[row] for row in rows["valid"]]) for one in models], 0)
     error = np.abs(valid - [gap(row) for row in rows["valid"]]).mean()
     assert f"valid       MAE {error:.4f} eV" in said
+
+
+SMALL = "--accelerator cpu --devices 1 --threads 1 --max-steps 4 --batch-size 4 --model.heads 2"
+SMALL += " --model.num_layers 1 --model.channels 16 --model.ffn_channels 16"
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_guide_lead_to_the_file(tmp_path, capsys, monkeypatch, small_release):
+    monkeypatch.chdir(tmp_path)
+    write_lsc(tmp_path / "dataset", "pcqm4m-v2")
+    guide = Path(__file__).parents[2] / "docs" / "ogb-lsc.md"
+    blocks = guide.read_text("utf-8").split("```")[1::2]
+    text = "".join(block for block in blocks if block.startswith("bash")).replace("\\\n", " ")
+    commands = [shlex.split(line) for line in text.splitlines() if line.startswith("slicegraph ")]
+    assert {command[1] for command in commands} == {"prepare", "train", "evaluate", "submit"}
+    for _, *words in commands:
+        trains = words[0] == "train" and "--resume" not in words
+        assert main([*words, *(SMALL.split() if trains else ())]) == 0, words
+    said = capsys.readouterr().out
+    assert "valid       no score" in said
+    written = sorted(path.name for path in (tmp_path / "submission").iterdir())
+    assert written == sorted(file for name, _, file in SUBMISSIONS if name == "pcqm4m-v2")
 
 
 @pytest.mark.parametrize(("name", "file"), [SUBMISSIONS[0][::2], SUBMISSIONS[2][::2]])
