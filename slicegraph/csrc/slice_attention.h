@@ -70,7 +70,7 @@ class SliceScan {
       if (job_.grad_out) differentiate(c == 0);
       else combine();
     }
-    for (int64_t c = 0; job_.grad_out && c < used_; ++c) grad_tau[c] = differentiate_keys(c);
+    if (job_.grad_out) differentiate_keys(grad_tau);
   }
 
  private:
@@ -95,7 +95,9 @@ class SliceScan {
     for (int64_t j = 0; j < n_; ++j)
       for (int64_t c = 0; c < kKeys; ++c) keys_[j * kKeys + c] = c < used_ ? keys[j * job_.heads + c] : 0;
     for (int64_t c = 0; c < kKeys; ++c) steps_[c] = 0;
-    for (int64_t i = kKeys; i < n_ * kKeys; ++i) steps_[i] = (keys_[i - kKeys] - keys_[i]) * rate_[i % kKeys];
+    for (int64_t j = 1; j < n_; ++j)
+      for (int64_t c = 0; c < kKeys; ++c)
+        steps_[j * kKeys + c] = (keys_[(j - 1) * kKeys + c] - keys_[j * kKeys + c]) * rate_[c];
     exponentials(steps_ + kKeys, (n_ - 1) * kKeys);
     T sum[kKeys] = {};
     for (int64_t j = 0; j < n_; ++j)
@@ -126,38 +128,38 @@ class SliceScan {
   // `low_`, `a_` and `b_` of each query, and the share of the weights below it less that above.
   void find_weights() {
     const int32_t last = static_cast<int32_t>(n_ - 1);
-    if (shared_) {  // each query is at its own key
-      for (int64_t i = 0; i < n_ * kKeys; ++i) low_[i] = static_cast<int32_t>(i / kKeys), a_[i] = 1;
-      std::memcpy(b_, steps_ + kKeys, last * kKeys * sizeof(T));
-      for (int64_t c = 0; c < kKeys; ++c) b_[last * kKeys + c] = 0;
-    } else {
-      T* queries = a_;
-      for (int64_t t = 0; t < n_; ++t)
-        for (int64_t c = 0; c < kKeys; ++c) queries[t * kKeys + c] = c < used_ ? query(t, c) : 0;
-      find_places(queries);
-      for (int64_t i = 0; i < n_ * kKeys; ++i) {
-        const int64_t c = i % kKeys, low = low_[i];
-        const T below = queries[i] - keys_[at(low) * kKeys + c], above = keys_[at(low + 1) * kKeys + c] - queries[i];
-        // The nearest key has a weight of 1 before all are divided by their sum.
-        const T further = below - above;
-        const T is_below = low >= 0, is_above = low < last;
-        a_[i] = is_above == 0 || further < 0 ? 0 : -further * rate_[c];
-        b_[i] = is_below == 0 || further > 0 ? 0 : further * rate_[c];
+    for (int64_t j = 0; shared_ && j < n_; ++j) {  // each query is at its own key
+      const int64_t next = at(j + 1) * kKeys;
+      const T is_above = j < last;
+      for (int64_t c = 0; c < kKeys; ++c) {
+        const T b = is_above * steps_[next + c];
+        weigh(j * kKeys + c, 1, b, sum_up_[j * kKeys + c], b * sum_down_[next + c]);
       }
-      exponentials(a_, n_ * kKeys);
-      exponentials(b_, n_ * kKeys);
-      for (int64_t i = 0; i < n_ * kKeys; ++i) {
-        a_[i] = low_[i] < 0 ? 0 : a_[i];
-        b_[i] = low_[i] == last ? 0 : b_[i];
-      }
+      for (int64_t c = 0; c < kKeys; ++c) low_[j * kKeys + c] = static_cast<int32_t>(j);
     }
+    if (shared_) return;
+    T* queries = tilt_;
+    for (int64_t t = 0; t < n_; ++t)
+      for (int64_t c = 0; c < kKeys; ++c) queries[t * kKeys + c] = c < used_ ? query(t, c) : 0;
+    find_places(queries);
     for (int64_t i = 0; i < n_ * kKeys; ++i) {
-      const int64_t c = i % kKeys;
-      const T below = a_[i] * sum_up_[at(low_[i]) * kKeys + c];
-      const T above = b_[i] * sum_down_[at(low_[i] + 1) * kKeys + c];
-      const T scale = 1 / (below + above);
-      a_[i] *= scale, b_[i] *= scale, tilt_[i] = (below - above) * scale;
+      const int64_t c = i % kKeys, low = at(low_[i]) * kKeys + c, high = at(low_[i] + 1) * kKeys + c;
+      // How much further the key below is: the nearer one has a weight of 1 before the division.
+      const T further = ((queries[i] - keys_[low]) - (keys_[high] - queries[i])) * rate_[c];
+      a_[i] = low_[i] < last && further > 0 ? -further : 0;
+      b_[i] = low_[i] >= 0 && further < 0 ? further : 0;
     }
+    exponentials(a_, n_ * kKeys);
+    exponentials(b_, n_ * kKeys);
+    for (int64_t i = 0; i < n_ * kKeys; ++i) {
+      const int64_t c = i % kKeys, low = at(low_[i]) * kKeys + c, high = at(low_[i] + 1) * kKeys + c;
+      const T a = low_[i] < 0 ? 0 : a_[i], b = low_[i] == last ? 0 : b_[i];
+      weigh(i, a, b, a * sum_up_[low], b * sum_down_[high]);
+    }
+  }
+  void weigh(int64_t i, T a, T b, T below, T above) {
+    const T scale = 1 / (below + above);
+    a_[i] = a * scale, b_[i] = b * scale, tilt_[i] = (below - above) * scale;
   }
   T query(int64_t t, int64_t c) const {
     return reinterpret_cast<const T*>(job_.queries)[(set_.first + t) * job_.heads + head_ + c];
@@ -172,9 +174,9 @@ class SliceScan {
       if (kEach) expect_read(from + kRowsAhead * channels_, sizeof(V));
       store(rows + j * kLanes, lanes_ == kLanes ? load<V>(from) : load_first<V>(from, lanes_));
     }
+    if (kEach && sorted && lanes_ < kLanes) std::memset(block, 0, n_ * sizeof(V));
     for (int64_t j = 0; kEach && sorted && j < n_; ++j)
-      for (int64_t c = 0; c < kLanes; ++c)
-        block[j * kLanes + c] = c < lanes_ ? stage_[order(j, c) * kLanes + c] : 0;
+      for (int64_t c = 0; c < lanes_; ++c) block[j * kLanes + c] = stage_[order(j, c) * kLanes + c];
   }
   void write(char* tensor, bool sorted, const T* block) {
     for (int64_t j = 0; kEach && sorted && j < n_; ++j)
@@ -249,40 +251,49 @@ class SliceScan {
     write(job_.out, true, grad_up_);
   }
 
-  // The gradients of the keys and queries of column c, from the products of the gradient with what
-  // comes from below (`dot_low_`) and from both sides (`dot_`). The result is the same if queries,
-  // keys and tau are scaled together, so that the gradient of tau, returned, follows from theirs.
-  T differentiate_keys(int64_t c) {
-    const int64_t heads = job_.heads, base = set_.first * heads + head_ + c;
-    T* to_keys = reinterpret_cast<T*>(job_.grad_keys) + base;
-    T* to_queries = shared_ ? nullptr : reinterpret_cast<T*>(job_.grad_queries) + base;
-    for (int64_t r = n_; r < set_.capacity; ++r) {
-      to_keys[r * heads] = 0;
-      if (!shared_) to_queries[r * heads] = 0;
-    }
-    if (n_ == 0) return 0;
-    const T origin = keys_[c];
-    double scaled = 0;
+  // The gradients of the keys and queries, from the products of the gradient with what comes from
+  // below (`dot_low_`) and from both sides (`dot_`). The result is the same if queries, keys and tau
+  // are scaled together, so that the gradient of tau follows from theirs.
+  void differentiate_keys(T* grad_tau) {
     T *up = sum_up_, *down = sum_down_;
-    for (int64_t i = c; i < n_ * kKeys; i += kKeys) up[i] = down[i] = 0;
+    double scaled[kKeys] = {};
+    std::memset(up, 0, n_ * kKeys * sizeof(T));
+    std::memset(down, 0, n_ * kKeys * sizeof(T));
     for (int64_t t = 0; t < n_; ++t) {
-      const int64_t i = t * kKeys + c;
-      const T grad = rate_[c] * (dot_[i] + dot_[i] * tilt_[i] - 2 * dot_low_[i]);
-      up[at(low_[i]) * kKeys + c] += dot_[i] * a_[i];
-      down[at(low_[i] + 1) * kKeys + c] += dot_[i] * b_[i];
-      dot_low_[i] = grad;
-      scaled += double((shared_ ? keys_[i] : query(t, c)) - origin) * double(grad);
-      if (!shared_) to_queries[t * heads] = grad;
+      for (int64_t c = 0; c < kKeys; ++c) {
+        const int64_t i = t * kKeys + c, low = shared_ ? t : low_[i];
+        up[at(low) * kKeys + c] += dot_[i] * a_[i];
+        down[at(low + 1) * kKeys + c] += dot_[i] * b_[i];
+      }
+      for (int64_t c = 0; c < kKeys; ++c) {
+        const int64_t i = t * kKeys + c;
+        dot_low_[i] = rate_[c] * (dot_[i] + dot_[i] * tilt_[i] - 2 * dot_low_[i]);
+      }
+      for (int64_t c = 0; c < used_; ++c) {
+        const T distance = (shared_ ? keys_[t * kKeys + c] : query(t, c)) - keys_[c];
+        scaled[c] += double(distance) * double(dot_low_[t * kKeys + c]);
+      }
     }
-    for (int64_t i = (n_ - 2) * kKeys + c; i >= 0; i -= kKeys) up[i] += steps_[i + kKeys] * up[i + kKeys];
-    for (int64_t j = 0; j < n_; ++j) {
-      const int64_t i = j * kKeys + c;
-      if (j > 0) down[i] += steps_[i] * down[i - kKeys];
-      const T grad = rate_[c] * (dot_keys_[i] - up[i] + down[i]);
-      scaled += double(keys_[i] - origin) * double(grad);
-      to_keys[order(j, c) * heads] = shared_ ? grad + dot_low_[i] : grad;
-    }
-    return T(-scaled * double(rate_[c]));
+    for (int64_t i = (n_ - 1) * kKeys - 1; i >= 0; --i) up[i] += steps_[i + kKeys] * up[i + kKeys];
+    for (int64_t j = 0; j < n_; ++j)
+      for (int64_t c = 0; c < kKeys; ++c) {
+        const int64_t i = j * kKeys + c;
+        if (j > 0) down[i] += steps_[i] * down[i - kKeys];
+        dot_keys_[i] = rate_[c] * (dot_keys_[i] - up[i] + down[i]);
+        scaled[c] += double(keys_[i] - keys_[c]) * double(dot_keys_[i]);
+        if (shared_) dot_keys_[i] += dot_low_[i];
+      }
+    write_keys(job_.grad_keys, true, dot_keys_);
+    if (!shared_) write_keys(job_.grad_queries, false, dot_low_);
+    for (int64_t c = 0; c < used_; ++c) grad_tau[c] = T(-scaled[c] * double(rate_[c]));
+  }
+  void write_keys(char* tensor, bool sorted, const T* from) {
+    T* to = reinterpret_cast<T*>(tensor) + set_.first * job_.heads + head_;
+    for (int64_t j = 0; sorted && j < n_; ++j)
+      for (int64_t c = 0; c < used_; ++c) stage_[order(j, c) * kKeys + c] = from[j * kKeys + c];
+    from = sorted ? stage_ : from;
+    for (int64_t r = 0; r < set_.capacity; ++r)
+      for (int64_t c = 0; c < used_; ++c) to[r * job_.heads + c] = r < n_ ? from[r * kKeys + c] : 0;
   }
 
   const SliceJob& job_;
