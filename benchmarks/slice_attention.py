@@ -93,7 +93,13 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add("--lengths", type=int, nargs="+", default=LENGTHS, help="rows of a set (default: 64 to 4096)")
+    add(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=LENGTHS,
+        help="rows of a set (default: 64 to 4096)",
+    )
     add("--width", type=int, default=256, help="channels (default: 256)")
     add("--heads", type=int, default=4, help="heads (default: 4)")
     add("--repeats", type=int, default=9, help="timed rounds (default: 9)")

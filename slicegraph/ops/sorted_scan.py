@@ -78,7 +78,10 @@ class SortedSlices:
         self.below, self.above = torch.maximum(place, start), torch.minimum(place + 1, last)
         has_below, has_above = (place >= start) & real, (place + 1 < end) & real
         self.has_below, self.has_above = has_below.unsqueeze(-1), has_above.unsqueeze(-1)
-        to_below, to_above = self.q - keys.gather(-2, self.below), keys.gather(-2, self.above) - self.q
+        to_below, to_above = (
+            self.q - keys.gather(-2, self.below),
+            keys.gather(-2, self.above) - self.q,
+        )
         self.to_below = torch.where(has_below, to_below, 0).unsqueeze(-1)
         self.to_above = torch.where(has_above, to_above, 0).unsqueeze(-1)
 

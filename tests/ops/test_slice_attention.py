@@ -61,8 +61,9 @@ def test_values_and_gradients_equal_the_formula_with_all_pairs(backend, shared, 
         for dtype in (torch.float64, torch.float32):
             q, k, v, tau = inputs(rows, channels, heads=heads, shared=shared, dtype=dtype)
             leaves = [x.requires_grad_() for x in ((k, v, tau) if shared else (q, k, v, tau))]
-            expected, found = formula(q, k, v, tau, kernel), slice_attention(
-                q, k, v, tau=tau, kernel=kernel
+            expected, found = (
+                formula(q, k, v, tau, kernel),
+                slice_attention(q, k, v, tau=tau, kernel=kernel),
             )
             close = {"rtol": 1e-4, "atol": 2e-5} if dtype == torch.float32 else {}
             torch.testing.assert_close(found, expected, **close)
@@ -119,7 +120,9 @@ def test_any_range_of_keys_is_exact(backend):
     q = torch.tensor([[-1e4], [2.0], [5e5], [1e9]])
     v = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
     found = slice_attention(q, k, v, tau=0.1)
-    torch.testing.assert_close(found, torch.tensor([[1.00009], [3.0], [4.0], [8.0]]), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        found, torch.tensor([[1.00009], [3.0], [4.0], [8.0]]), rtol=1e-4, atol=1e-4
+    )
     tensors = inputs(40, 8, heads=2, dtype=torch.float64)[:3]
     expected = slice_attention(*tensors, tau=0.3)
     for offset in (1e3, -1e5):
@@ -174,7 +177,9 @@ def test_empty_input(backend):
 def test_non_contiguous_input_and_leading_dimensions(backend):
     q, k, v, tau = inputs(2, 3, 9, 8, heads=4)
     expected = slice_attention(q, k, v, tau=tau)
-    one_by_one = [formula(q[a, b], k[a, b], v[a, b], tau, "laplace") for a in (0, 1) for b in range(3)]
+    one_by_one = [
+        formula(q[a, b], k[a, b], v[a, b], tau, "laplace") for a in (0, 1) for b in range(3)
+    ]
     torch.testing.assert_close(expected, torch.stack(one_by_one).view_as(v))
     strided = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in (q, k, v)]
     torch.testing.assert_close(slice_attention(*strided, tau=tau), expected)
@@ -191,7 +196,9 @@ def test_long_sets(backend):
     for heads in (1, 20):
         q, k, v, tau = inputs(3000, 20, heads=heads, dtype=torch.float32)
         expected = formula(*(x.double() for x in (q, k, v, tau)), "laplace").float()
-        torch.testing.assert_close(slice_attention(q, k, v, tau=tau), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            slice_attention(q, k, v, tau=tau), expected, rtol=1e-4, atol=1e-5
+        )
 
 
 GRADIENTS = {
