@@ -3,9 +3,9 @@
     python -m benchmarks.slice_attention
     python -m benchmarks.slice_attention --lengths 256 4096 --width 256 --heads 8 --json
 
-Every row is one set of `N` rows of the same width and heads. The candidates take turns, and
-their shortest times are compared within one run. *forward* is without gradients, *training* is forward and
-backward; the gradients are those of queries, keys and values (and tau).
+Every row is one set of `N` rows of the same width and heads. The candidates take turns, and their
+shortest times are compared within one run. *forward* is without gradients, *training* is forward
+and backward; the gradients are those of queries, keys and values (and tau).
 - head: a key for each head, `q is k`; split: a key for each head, separate queries;
 - channel: a key for each channel, `q is k`;
 - sort: `column_sort` with indices of all channels;
@@ -72,9 +72,9 @@ def measure(lengths: list[int], width: int, heads: int, repeats: int) -> list[di
 def table(rows: list[dict[str, object]]) -> str:
     """Return a Markdown table of milliseconds and ratios."""
     names = ("head", "split", "channel", "sort", "sdpa")
+    times = " | ".join(f"{name}, ms" for name in names)
     lines = [
-        f"| N | phase | {' | '.join(f'{name}, ms' for name in names)} | head / sort | channel / sort"
-        " | sdpa / head | sdpa / channel |",
+        f"| N | phase | {times} | head / sort | channel / sort | sdpa / head | sdpa / channel |",
         "|" + "---|" * (len(names) + 6),
     ]
     for row in rows:

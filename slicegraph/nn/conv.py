@@ -35,11 +35,11 @@ class SliceSortConv(Layer):
     ``mixer="sort_attn"``.
 
     The mixers that do not sort, such as ``"quantile_attn"`` and ``"slice_attn"``, are
-    permutation-equivariant. Those that sort are not with ``align="rows"``, where the j-th value of every channel lands at the j-th node
-    of its graph: number the nodes in a canonical way. With ``align="pivot"`` it lands at the node
-    that ranks j-th in channel 0, which is equivariant unless values of channel 0 tie, as they do
-    for symmetric nodes. Edge features are taken along one shortest path, and where several are
-    equally short the numbers of the nodes choose between them.
+    permutation-equivariant. Those that sort are not with ``align="rows"``, where the j-th value of
+    every channel lands at the j-th node of its graph: number the nodes in a canonical way. With
+    ``align="pivot"`` it lands at the node that ranks j-th in channel 0, which is equivariant unless
+    values of channel 0 tie, as they do for symmetric nodes. Edge features are taken along one
+    shortest path, and where several are equally short the numbers of the nodes choose between them.
 
     .. note::
         Without ``batch`` all nodes are one graph: the layer mixes every pair of nodes, so it cannot

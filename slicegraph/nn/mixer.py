@@ -256,6 +256,7 @@ class Mixer(Layer):
         self, keys_and_values: Tensor, ptr: Tensor, mix: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         """Attends along the slices of each set, to values that ``mix`` has mixed."""
+        assert self.slices is not None
         keys, values = keys_and_values.split([self.heads, self.hidden_channels], 1)
         return self.slices(keys, values if mix is None else mix(values), ptr=ptr)
 
@@ -307,8 +308,9 @@ class Mixer(Layer):
 
 
 class SequenceMixer(Mixer):
-    """A :class:`~slicegraph.nn.Mixer` for rows without a graph: ``"sort"``, ``"slice"`` with a key
-    for each head (or, with as many heads as channels, for each channel), or ``"qkv"``, which needs a :class:`~slicegraph.nn.SetAttention` as its pairs.
+    """A :class:`~slicegraph.nn.Mixer` for rows without a graph: ``"sort"``; ``"slice"`` with a key
+    for each head, or for each channel if there are as many heads; or ``"qkv"``, which needs a
+    :class:`~slicegraph.nn.SetAttention` as its pairs.
 
     Example:
         >>> mixer = SequenceMixer(16, hidden_channels=64, order="interleave")

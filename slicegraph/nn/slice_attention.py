@@ -97,9 +97,10 @@ class SliceAttention(SliceSort):
     .. math:: Y = \mathrm{SliceKernel}(X \bar W_Q, X \bar W_K, X W_V) \, W_O
 
     with one scalar query and key for each row and slice, along directions :math:`\bar w = w / |w|`
-    of length 1, and a learned width :math:`\tau` for each slice: :math:`\tau \to 0` leaves every row alone, :math:`\tau \to \infty` averages all rows. It
-    takes :math:`O(N \log N)` time and :math:`O(N)` memory, is permutation-equivariant, and does not
-    depend on padding or on the other sets of the batch.
+    of length 1, and a learned width :math:`\tau` for each slice: :math:`\tau \to 0` leaves every
+    row alone, :math:`\tau \to \infty` averages all rows. It takes :math:`O(N \log N)` time and
+    :math:`O(N)` memory, is permutation-equivariant, and does not depend on padding or on the other
+    sets of the batch.
 
     Args:
         in_channels: the size of each input row.

@@ -104,14 +104,14 @@ def _checked(
             )
         if x.shape[:-1] != v.shape[:-1] or x.shape != k.shape:
             raise ValueError(
-                f"{name}: {argument} has shape {list(x.shape)}, expected one number a head for each "
-                f"row of v of shape {list(v.shape)}, and q like k"
+                f"{name}: {argument} has shape {list(x.shape)}, expected one number a head for "
+                f"each row of v of shape {list(v.shape)}, and q like k"
             )
     heads = k.shape[-1]
     if heads < 1 or v.shape[-1] % heads:
         raise ValueError(
-            f"{name}: v has shape {list(v.shape)}, expected a multiple of the {heads} heads of k as "
-            "its last size"
+            f"{name}: v has shape {list(v.shape)}, expected a multiple of the {heads} heads of k "
+            "as its last size"
         )
     accumulator = torch.promote_types(v.dtype, torch.float32)
     if not isinstance(tau, Tensor):
@@ -120,8 +120,8 @@ def _checked(
         return torch.full((heads,), tau, dtype=accumulator, device=v.device)
     if tau.shape not in ((), (1,), (heads,)) or tau.device != v.device:
         raise ValueError(
-            f"{name}: tau of shape {list(tau.shape)} on {tau.device}, expected a number or [{heads}] "
-            f"on {v.device}"
+            f"{name}: tau of shape {list(tau.shape)} on {tau.device}, expected a number or "
+            f"[{heads}] on {v.device}"
         )
     if tau.is_cpu and not observed(tau) and not bool((tau > 0).all()):
         raise ValueError(f"{name}: tau = {tau.detach().tolist()}, expected positive numbers")
@@ -189,8 +189,9 @@ class _SliceAttentionBackward(Function):
             x if x is None or (again and x.requires_grad) else x.detach().requires_grad_()
             for x in inputs
         ]
+        arguments = (*leaves, order, lengths, ptr, ctx.relu)
         with torch.enable_grad():
-            outputs = reference.slice_attention_backward(*leaves, order, lengths, ptr, ctx.relu)
+            outputs = reference.slice_attention_backward(*arguments)
         pairs = [pair for pair in zip(outputs, grads_out, strict=True) if pair[0].requires_grad]
         found = torch.autograd.grad(
             [out for out, _ in pairs],

@@ -51,7 +51,8 @@ class SortedSlices:
         scan: Scan = log_step_scan,
     ) -> None:
         v, k, q = (None if x is None else x.to(_accumulator(x)) for x in inputs[:3])
-        assert v is not None and k is not None
+        assert v is not None
+        assert k is not None
         self.dtype, self.key_dtype = inputs[0].dtype, inputs[1].dtype
         self.shared, self.scan = q is None, scan
         row = torch.arange(k.shape[-2], device=k.device).unsqueeze(-1)

@@ -1,6 +1,7 @@
 """Slice attention against its formula, with all pairs: values, gradients, layouts, compilers."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -8,12 +9,13 @@ from support.variants import running
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from slicegraph.ops import slice_attention
+from slicegraph.ops import slice_attention, triton
 from slicegraph.ops.slice_attention import (
     KERNELS,
     slice_attention_backward_op,
     slice_attention_op,
 )
+from slicegraph.ops.sorted_scan import log_step_scan
 
 LENGTHS = torch.tensor([5, 0, 3])
 PTR = torch.tensor([0, 4, 4, 5, 9])
@@ -57,8 +59,9 @@ SHAPES = [(1, 1, 1), (2, 6, 3), (7, 24, 3), (16, 16, 16), (33, 40, 2), (50, 37, 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shared", [True, False])
 def test_values_and_gradients_equal_the_formula_with_all_pairs(backend, shared, kernel):
-    for rows, channels, heads in SHAPES[:5] if backend == "triton" else SHAPES:
-        for dtype in (torch.float64, torch.float32):
+    few = backend == "triton"  # its interpreter is slow
+    for rows, channels, heads in SHAPES[1:2] if few else SHAPES:
+        for dtype in (torch.float32,) if few else (torch.float64, torch.float32):
             q, k, v, tau = inputs(rows, channels, heads=heads, shared=shared, dtype=dtype)
             leaves = [x.requires_grad_() for x in ((k, v, tau) if shared else (q, k, v, tau))]
             expected, found = (
@@ -71,7 +74,8 @@ def test_values_and_gradients_equal_the_formula_with_all_pairs(backend, shared, 
             options = {"grad_outputs": grad_out, "materialize_grads": True}
             expected_grads = torch.autograd.grad(expected, leaves, **options)
             grads = torch.autograd.grad(found, leaves, **options)
-            for name, grad, right in zip("kvt" if shared else "qkvt", grads, expected_grads):
+            names = "kvt" if shared else "qkvt"
+            for name, grad, right in zip(names, grads, expected_grads, strict=True):
                 scale = max(1.0, float(right.abs().max()))
                 difference = float((grad - right).abs().max()) / scale
                 assert difference < (2e-4 if dtype == torch.float32 else 1e-9), (name, rows, heads)
@@ -120,10 +124,10 @@ def test_any_range_of_keys_is_exact(backend):
     q = torch.tensor([[-1e4], [2.0], [5e5], [1e9]])
     v = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
     found = slice_attention(q, k, v, tau=0.1)
-    torch.testing.assert_close(
-        found, torch.tensor([[1.00009], [3.0], [4.0], [8.0]]), rtol=1e-4, atol=1e-4
-    )
-    tensors = inputs(40, 8, heads=2, dtype=torch.float64)[:3]
+    # The first query weighs the keys 0 and 1 by 1 and e^-10.
+    expected = torch.tensor([[1 + math.exp(-10)], [3.0], [4.0], [8.0]])
+    torch.testing.assert_close(found, expected)
+    tensors = inputs(9, 4, heads=2, dtype=torch.float64)[:3]
     expected = slice_attention(*tensors, tau=0.3)
     for offset in (1e3, -1e5):
         moved = [x + offset for x in tensors[:2]]
@@ -134,7 +138,8 @@ def test_any_range_of_keys_is_exact(backend):
 @pytest.mark.parametrize("heads", [2, 8])
 def test_half_precision_is_summed_up_in_float32(backend, heads, dtype):
     for shared, kernel in itertools.product((True, False), KERNELS):
-        q, k, v, tau = inputs(60, 8, heads=heads, shared=shared, dtype=dtype)
+        rows = 5 if backend == "triton" else 60
+        q, k, v, tau = inputs(rows, 8, heads=heads, shared=shared, dtype=dtype)
         expected = formula(q.float(), k.float(), v.float(), tau, kernel).to(dtype)
         found = slice_attention(q, k, v, tau=tau, kernel=kernel)
         assert found.dtype == dtype
@@ -142,7 +147,7 @@ def test_half_precision_is_summed_up_in_float32(backend, heads, dtype):
 
 
 def test_limits_of_tau_are_the_identity_and_the_mean(backend):
-    q, k, v, _ = inputs(30, 8, heads=4, shared=True, dtype=torch.float32)
+    q, k, v, _ = inputs(9, 8, heads=4, shared=True, dtype=torch.float32)
     torch.testing.assert_close(slice_attention(q, k, v, tau=1e-30), v)
     mean = v.mean(0).expand_as(v)
     for tau in (1e30, torch.inf):
@@ -177,10 +182,9 @@ def test_empty_input(backend):
 def test_non_contiguous_input_and_leading_dimensions(backend):
     q, k, v, tau = inputs(2, 3, 9, 8, heads=4)
     expected = slice_attention(q, k, v, tau=tau)
-    one_by_one = [
-        formula(q[a, b], k[a, b], v[a, b], tau, "laplace") for a in (0, 1) for b in range(3)
-    ]
-    torch.testing.assert_close(expected, torch.stack(one_by_one).view_as(v))
+    for place in itertools.product(range(2), range(3)):
+        one = formula(q[place], k[place], v[place], tau, "laplace")
+        torch.testing.assert_close(expected[place], one)
     strided = [x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in (q, k, v)]
     torch.testing.assert_close(slice_attention(*strided, tau=tau), expected)
     lengths = torch.tensor([[9, 2, 0], [1, 9, 3]])
@@ -201,6 +205,19 @@ def test_long_sets(backend):
         )
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_scan_of_triton_goes_from_tile_to_tile(reverse, monkeypatch):
+    if (reason := triton.problem("cpu")) is not None:
+        pytest.skip(reason)
+    monkeypatch.setattr(triton, "SCAN_TILE", (4, 2))
+    x, decay = torch.randn(2, 11, 2, 3), torch.rand(2, 11, 2, 1)
+    x[0, 4], decay[0, 5 if not reverse else 3] = torch.nan, 0
+    expected = log_step_scan(x, decay, reverse)
+    torch.testing.assert_close(triton._scan(x, decay, reverse), expected, equal_nan=True)
+    assert expected.isnan().any()
+    assert not expected.isnan().all()
+
+
 GRADIENTS = {
     "heads": (2, False, {"lengths": LENGTHS}),
     "heads_shared": (2, True, {"lengths": LENGTHS}),
@@ -213,6 +230,8 @@ GRADIENTS = {
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradcheck_and_gradgradcheck(backend, name, kernel):
+    if backend == "triton":
+        pytest.skip("the interpreter is slow")
     heads, shared, sets = GRADIENTS[name]
     shape = (9, 4) if "ptr" in sets else (3, 5, 4)
     q, k, v, tau = inputs(*shape, heads=heads, shared=shared)
@@ -276,20 +295,22 @@ def test_exports_with_dynamic_sizes():
 
 
 X, K, PACKED = torch.randn(4, 12, 6), torch.randn(4, 12, 3), torch.randn(7, 6)
+LONG, BEYOND = torch.tensor([1, 2, 3, 17]), torch.tensor([0, 9])
+NEGATIVE = torch.tensor([1.0, -2.0, 1.0])
 ERRORS = [
     ((K, K, X), {"kernel": "gauss"}, "unknown kernel 'gauss', expected one of laplace, relu"),
     ((K, K, X), {"tau": 0.0}, "tau = 0.0, expected a positive number"),
-    ((K, K, X), {"tau": torch.tensor([1.0, -2.0, 1.0])}, r"tau = \[1.0, -2.0, 1.0\], expected posi"),
+    ((K, K, X), {"tau": NEGATIVE}, r"tau = \[1.0, -2.0, 1.0\], expected positive numbers"),
     ((K, K, X), {"tau": torch.ones(2)}, r"tau of shape \[2\] on cpu, expected a number or \[3\]"),
     ((K.double(), K, X), {}, "q is torch.float64 on cpu, but v is torch.float32 on cpu"),
     ((K[:3], K, X), {}, r"q has shape \[3, 12, 3\], expected one number a head for each row of v"),
     ((K, K[..., :2], X), {}, r"q has shape \[4, 12, 3\], .* and q like k"),
-    ((X[..., :4], X[..., :4], X), {}, r"v has shape \[4, 12, 6\], expected a multiple of the 4 heads"),
+    ((X[..., :4], X[..., :4], X), {}, r"v has shape \[4, 12, 6\], .* multiple of the 4 heads"),
     ((X[..., :0], X[..., :0], X), {}, "expected a multiple of the 0 heads"),
-    ((K, K, X), {"lengths": torch.tensor([1, 2, 3, 17])}, r"lengths\[3\] = 17 exceeds the 12 rows of v"),
-    ((PACKED, PACKED, PACKED), {"ptr": torch.tensor([0, 9])}, "ptr ends at 9, expected the 7 rows of v"),
+    ((K, K, X), {"lengths": LONG}, r"lengths\[3\] = 17 exceeds the 12 rows of v"),
+    ((PACKED, PACKED, PACKED), {"ptr": BEYOND}, "ptr ends at 9, expected the 7 rows of v"),
     ((K, K, [1.0]), {}, "v is list, expected a tensor"),
-]  # fmt: skip
+]
 
 
 def test_wrong_input_is_named(backend):
