@@ -33,7 +33,8 @@ def linear_of(
     """Returns ``linear(function(x))``, and calls the function again in the backward pass instead of
     keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little."""
     y = function(x)
-    if not y.requires_grad or not may_hook_saved(x):
+    # All empty tensors have the same address.
+    if not y.requires_grad or not y.numel() or not may_hook_saved(x):
         return linear(y)
     address = y.data_ptr()
 
