@@ -61,6 +61,7 @@ class LayerTrace:
     block: Tensor  # [T, C], rows after the block of the layer, with its residuals
     unordered: Tensor | None = None  # [T, H], input of the sort, if the layer sorts
     ordered: Tensor | None = None  # [T, H], the same channels sorted, or as quantiles are read
+    keys: Tensor | None = None  # [T, slices], the keys of the slices, if the layer has any
 
     @property
     def order(self) -> Order | None:
@@ -74,7 +75,7 @@ class LayerTrace:
 
     def only(self, number: int) -> "LayerTrace":
         """The layer with a copy of the rows of one set, so that the others can be freed."""
-        parts = (self.mixed, self.block, self.unordered, self.ordered)
+        parts = (self.mixed, self.block, self.unordered, self.ordered, self.keys)
         own: list[Any] = [None if x is None else self.rows(x, number).clone() for x in parts]
         return LayerTrace(self.mixer, self.ptr[number : number + 2] - self.ptr[number], *own)
 
@@ -129,6 +130,10 @@ def _record(block: EncoderBlock, tensors: dict[str, Tensor]) -> Iterator[Any]:
     yield mixer.out_proj.register_forward_pre_hook(
         lambda module, inputs: tensors.update(mixed=inputs[0])
     )
+    if mixer.slices is not None:
+        yield mixer.slices.register_forward_pre_hook(
+            lambda module, inputs: tensors.update(keys=inputs[0])
+        )
     for module in (mixer.order, mixer.context):
         if module is not None:
             yield module.register_forward_hook(keep_order)
@@ -163,6 +168,31 @@ def implicit_permutation(order: Order, x: Tensor, channel: int) -> Tensor:
         top = int(x[:, channel].argmax())
         sources[top], sources[0] = 0, top
     return sources
+
+
+def slice_weights(keys: Tensor, tau: Tensor) -> Tensor:
+    r"""Compute the attention weights of a slice for the sorted keys, with all pairs.
+
+    .. math:: w_{ij} = e^{-|k_i - k_j| / \tau} / \textstyle\sum_l e^{-|k_i - k_l| / \tau}
+
+    In the order of the keys the weights of a row fall off to both sides of its own: the matrix is
+    a band around the diagonal, of a width that follows the density of the keys.
+
+    Args:
+        keys: keys of one set along one slice.
+        tau: width of the kernel of the slice.
+
+    Shapes:
+        keys: ``[N]``, tau: ``[]``; output: ``[N, N]``.
+
+    Example:
+        >>> slice_weights(torch.tensor([0.0, 9.0, 0.0]), torch.tensor(0.1))
+        tensor([[0.5000, 0.5000, 0.0000],
+                [0.5000, 0.5000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
+    """
+    ranked = keys.sort(stable=True).values
+    return (-(ranked.unsqueeze(1) - ranked).abs() / tau).softmax(1)
 
 
 def singular_values(rows: Tensor, ptr: Tensor) -> Tensor:

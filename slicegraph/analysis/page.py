@@ -8,11 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.ticker import MaxNLocator
 
-from slicegraph.analysis.measures import Findings, Smoothing, implicit_permutation
+from slicegraph.analysis.measures import (
+    Findings,
+    LayerTrace,
+    Smoothing,
+    implicit_permutation,
+    slice_weights,
+)
 from slicegraph.files import write_atomically
 from slicegraph.metrics import number
 from slicegraph.report.data import Part
@@ -36,6 +43,12 @@ _PERMUTATION = (
     "a head by one matrix of positive weights. With align “pivot” the figure shows the permutation "
     "of the sort itself, before its rows go to the nodes. With “quantile_attn” the sorted channel "
     "is read at its quantiles, a mixture of them is added to every row, and the rows stay in place."
+)
+_SLICE = (
+    "Attention along a slice weighs a pair of rows by exp(-|k_i - k_j| / τ), with one key k a row "
+    "and a learned width τ. In the order of the keys the weights are a band around the diagonal, "
+    "wide where keys are dense. The number of rows that a row reads is exp(entropy) of its "
+    "weights: 1 for a permutation, N for the mean of all rows."
 )
 _SMOOTHING = (
     "Scores s ~ Normal(0, 1), as those of independent queries and keys of variance 1; w = "
@@ -92,21 +105,26 @@ def write_analysis(
         where = f"layer {choice.layer}, channel {choice.channel}, {first.drawn}"
         values = layer.unordered[:, choice.channel].float().numpy()
         plots = list(_permutation_plots(where, layer.order.name, values, sources))
+    along, sliced = _slice_plot(layer, choice, first.drawn)
     numbers: dict[str, Any] = {"facts": dict(facts), "models": []}
     for model in models:
         layers = [{"layer": i} | asdict(part) for i, part in enumerate(model.layers, start=1)]
         ranks = {"effective_rank": model.effective_rank, "layers": layers}
         numbers["models"].append({"name": model.name, "mixer": model.mixer, **ranks})
-    numbers |= {"permutation": permutation, "softmax": asdict(smoothing)}
+    numbers |= {"permutation": permutation, "slice": along, "softmax": asdict(smoothing)}
     path = Path(folder) / "analysis.html"
-    write_page(path, _page(models, smoothing, plots, facts))
+    write_page(path, _page(models, smoothing, plots, sliced, facts))
     text = json.dumps(numbers, indent=1, default=np.ndarray.tolist)
     write_atomically(path.with_suffix(".json"), [text.encode()])
     return path
 
 
 def _page(
-    models: Sequence[Findings], smoothing: Smoothing, permuted: list[Plot], facts: Mapping[str, Any]
+    models: Sequence[Findings],
+    smoothing: Smoothing,
+    permuted: list[Plot],
+    sliced: list[Plot],
+    facts: Mapping[str, Any],
 ) -> Page:
     first, *others = models
     title = " and ".join(model.name for model in models)
@@ -117,6 +135,7 @@ def _page(
     ranks["plots"] = list(_comparison_plots(models))
     smooth: Part = {"text": _SMOOTHING, "plots": [_smoothing_plot(smoothing)]}
     permutation: list[Part] = [{"text": _PERMUTATION, "plots": permuted}] if permuted else []
+    along: list[Part] = [{"text": _SLICE, "plots": sliced}] if sliced else []
     return Page(
         title=f"{title}: analysis",
         heading=title,
@@ -129,6 +148,7 @@ def _page(
             ("Effective rank", [ranks]),
             ("Rows of one sample", [{"plots": heat}]),
             ("Implicit permutation", permutation),
+            ("Attention along a slice", along),
             ("Why attention smooths", [smooth]),
         ],
     )
@@ -328,6 +348,37 @@ def _permutation_plots(
     yield Plot("permutation", f"Permutation of {where}", note, draw_matrix)
     note = f"Order {order}: the same {len(rows)} values in other rows."
     yield Plot("channel", f"Values of {where}", note, draw_values)
+
+
+def _slice_plot(
+    layer: LayerTrace, choice: Choice, sample: str
+) -> tuple[dict[str, Any] | None, list[Plot]]:
+    """The attention weights of the slice of a channel, in the order of its keys, if it has one."""
+    kernel = layer.mixer.slices
+    if layer.keys is None or kernel is None or kernel.log_tau is None:
+        return None, []
+    width = layer.mixer.hidden_channels // kernel.slices
+    if not 0 <= choice.channel < layer.mixer.hidden_channels:
+        last = layer.mixer.hidden_channels - 1
+        raise ValueError(f"there is no channel {choice.channel}, they are 0..{last}")
+    place = choice.channel // width
+    tau = kernel.log_tau.detach().float().exp()[place].cpu()
+    weights = slice_weights(layer.keys[:, place].float().cpu(), tau)
+    read = float(torch.special.entr(weights).sum(1).exp().mean()) if len(weights) else 0.0
+    image = weights.numpy()
+
+    def draw(axes: Axes, theme: Theme) -> None:
+        axes.grid(visible=False)
+        colours = theme.ramp(theme.background, theme.first)
+        top = float(np.quantile(image, 0.99)) if image.size else 1.0
+        axes.imshow(image, colours, interpolation="nearest", vmin=0, vmax=top or 1.0)
+        axes.locator_params(nbins=6, integer=True)
+        label(axes, theme, "rank of the row that is read", "rank of the row")
+
+    note = f"τ = {float(tau):.3g}; a row reads {read:.1f} of {len(weights)} rows on average."
+    title = f"Weights of slice {place}, layer {choice.layer}, {sample}"
+    numbers = {**vars(choice), "slice": place, "tau": float(tau), "rows_read": read}
+    return numbers, [Plot("slice", title, note, draw)]
 
 
 def _smoothing_plot(found: Smoothing) -> Plot:

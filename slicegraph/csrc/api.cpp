@@ -114,6 +114,7 @@ SLICEGRAPH_API int64_t slicegraph_job_bytes(const char* operator_name) {
       {"pair_attention", sizeof(AttentionJob)}, {"edge_sum", sizeof(EdgeJob)},
       {"structural_bias", sizeof(BiasJob)},     {"graph_offsets", sizeof(PathsJob)},
       {"shortest_paths", sizeof(PathsJob)},     {"dropout", sizeof(DropoutJob)},
+      {"slice_attention", sizeof(SliceJob)},
   };
   for (const auto& job : kJobs)
     if (std::strcmp(job.name, operator_name) == 0) return job.bytes;
@@ -156,6 +157,18 @@ SLICEGRAPH_API int slicegraph_max_exchange(const ExchangeJob* packed) {
   expect_large_writes(job.values, elements * value_bytes(job.dtype));
   return for_each_task(kernels.exchange_tasks(job), useful_threads(4 * elements, job.threads), 0,
                        [&](int64_t task, void*) { kernels.exchange(job, task); });
+}
+
+SLICEGRAPH_API int slicegraph_slice_attention(const SliceJob* packed) {
+  SliceJob job = *packed;
+  const Kernels& kernels = *active.load();
+  if (!measure(job.sets)) return kBadInput;
+  const int64_t elements = job.sets.all_rows() * job.heads * job.width;
+  if (job.heads * job.width == 0) return kDone;
+  expect_large_writes(job.out, elements * value_bytes(job.dtype));
+  const SliceTasks tasks = kernels.slice_tasks(job);
+  return for_each_task(tasks.count, useful_threads(8 * elements, job.threads), tasks.scratch,
+                       [&](int64_t task, void* scratch) { kernels.slice_task(job, task, scratch); });
 }
 
 SLICEGRAPH_API int slicegraph_pair_mix(const PairJob* packed) {

@@ -85,6 +85,25 @@ struct ExchangeJob {
   int64_t search;  // find the first maxima and write `where`, else read it
 };
 
+// Attention along slices with the Laplace kernel, given the sorted keys; with grad_out the gradients.
+struct SliceJob {
+  const char* keys;      // [rows, heads], sorted in each set
+  const char* queries;   // [rows, heads], or null: the keys, each at its place
+  const int32_t* order;  // [rows, heads], the row of its set that each sorted key comes from
+  const char* values;    // [rows, heads * width]
+  const char* tau;       // [heads]
+  char* out;             // [rows, heads * width]; with grad_out the gradient of values
+  const char* grad_out;  // [rows, heads * width], or null
+  char *grad_keys, *grad_queries;
+  char* grad_tau;  // [sets, heads]
+  Sets sets;
+  int64_t heads, width, threads, dtype;
+};
+
+struct SliceTasks {
+  int64_t count, scratch;
+};
+
 // Every head of every set is a task.
 struct PairJob {
   const char* left;   // [sets, heads, length, length]; if outer, like `right`
@@ -175,6 +194,8 @@ struct Kernels {
   void (*pair_task)(const PairJob&, int64_t task, void* scratch);
   void (*attention_task)(const AttentionJob&, int64_t task, void* scratch);
   void (*dropout_task)(const DropoutJob&, int64_t task);
+  SliceTasks (*slice_tasks)(const SliceJob&);
+  void (*slice_task)(const SliceJob&, int64_t task, void* scratch);
 };
 
 }  // namespace slicegraph

@@ -3,6 +3,7 @@
 #include "column_sort.h"
 #include "pair_attention.h"
 #include "permute.h"
+#include "slice_attention.h"
 
 #define SLICEGRAPH_TEXT_(name) #name
 #define SLICEGRAPH_TEXT(name) SLICEGRAPH_TEXT_(name)
@@ -31,6 +32,8 @@ const Kernels kernels = {SLICEGRAPH_TEXT(SLICEGRAPH_LEVEL),
                          exchange_task,
                          pair_task,
                          attention_task,
-                         dropout_task};
+                         dropout_task,
+                         slice_tasks,
+                         slice_task};
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

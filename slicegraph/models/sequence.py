@@ -27,7 +27,7 @@ class EncoderConfig(Config):
     Args:
         num_layers, channels, ffn_channels, heads: the size of the encoder.
         hidden_channels: the size of what a layer mixes, all heads together; ``channels`` if none.
-        mixer: ``"sort"``, or ``"qkv"`` for the Transformer, see
+        mixer: ``"sort"``, ``"slice"``, or ``"qkv"`` for the Transformer, see
             :class:`~slicegraph.nn.SequenceMixer`.
         order: how ``"sort"`` orders each channel, see :class:`~slicegraph.nn.Order`.
         readout: ``"cls"`` puts a token before every sequence and reads it; ``"mean"`` and

@@ -10,6 +10,7 @@ from slicegraph.nn.mixer import Mixer, QuantileContext, SequenceMixer
 from slicegraph.nn.order import Order
 from slicegraph.nn.packed import all_pairs
 from slicegraph.nn.readout import GraphReadout, SequenceReadout, SliceSortAggregation
+from slicegraph.nn.slice_attention import SliceAttention, SliceAttention2d, SliceKernel
 from slicegraph.nn.slice_sort import SliceSort, SliceSort2d
 
 __all__ = [
@@ -31,6 +32,9 @@ __all__ = [
     "SequenceReadout",
     "SetAttention",
     "SetMixer",
+    "SliceAttention",
+    "SliceAttention2d",
+    "SliceKernel",
     "SliceSort",
     "SliceSort2d",
     "SliceSortAggregation",

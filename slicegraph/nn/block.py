@@ -98,7 +98,7 @@ class EncoderBlock(Layer):
         Args:
             x: ``[T, C]``, packed sets.
             ptr: ``[B + 1]``, the rows of each set.
-            pairs: the bias of the pairs, which every mixer but ``"sort"`` needs.
+            pairs: the bias of the pairs, for the mixers that need it.
             rows: the rows of the output to compute, each at most once; all if None.
             edges: the edges between the rows, which a local branch needs.
         """

@@ -34,12 +34,12 @@ class SliceSortConv(Layer):
     :class:`~slicegraph.nn.QuantileContext`. The formula of the paper, with Sort in place of Q, is
     ``mixer="sort_attn"``.
 
-    The mixers ``"quantile_attn"``, ``"attn"`` and ``"qkv"`` are permutation-equivariant. Those that
-    sort are not with ``align="rows"``, where the j-th value of every channel lands at the j-th node
-    of its graph: number the nodes in a canonical way. With ``align="pivot"`` it lands at the node
-    that ranks j-th in channel 0, which is equivariant unless values of channel 0 tie, as they do
-    for symmetric nodes. Edge features are taken along one shortest path, and where several are
-    equally short the numbers of the nodes choose between them.
+    The mixers that do not sort, such as ``"quantile_attn"`` and ``"slice_attn"``, are
+    permutation-equivariant. Those that sort are not with ``align="rows"``, where the j-th value of
+    every channel lands at the j-th node of its graph: number the nodes in a canonical way. With
+    ``align="pivot"`` it lands at the node that ranks j-th in channel 0, which is equivariant unless
+    values of channel 0 tie, as they do for symmetric nodes. Edge features are taken along one
+    shortest path, and where several are equally short the numbers of the nodes choose between them.
 
     .. note::
         Without ``batch`` all nodes are one graph: the layer mixes every pair of nodes, so it cannot
@@ -128,7 +128,8 @@ class SliceSortConv(Layer):
         """
         self._check(x, edge_index, edge_attr, batch, edge_weight)
         if self.in_channels == -1:
-            for linear in (self.mixer.value_proj, self.mixer.query_proj, self.mixer.key_proj):
+            m = self.mixer
+            for linear in (m.value_proj, m.query_proj, m.key_proj, m.slice_proj):
                 if linear is not None:
                     linear(x[:0])  # takes the size
             self.in_channels = self.mixer.channels = x.shape[1]

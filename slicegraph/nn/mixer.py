@@ -14,6 +14,7 @@ from slicegraph.nn.layer import Layer
 from slicegraph.nn.order import Order
 from slicegraph.nn.packed import gather_rows
 from slicegraph.nn.readout import SliceSortAggregation
+from slicegraph.nn.slice_attention import SliceKernel, along_slices
 from slicegraph.ops.layout import set_of_row
 from slicegraph.ops.operator import is_transformed, may_hook_saved
 
@@ -33,7 +34,8 @@ def linear_of(
     keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little. A
     batch norm is not called again, since it would update its running means twice."""
     y = function(x)
-    if isinstance(function, torch.nn.BatchNorm1d) or not y.requires_grad or not may_hook_saved(x):
+    once = isinstance(function, torch.nn.BatchNorm1d) or not y.numel()  # empty: no address
+    if once or not y.requires_grad or not may_hook_saved(x):
         return linear(y)
     address = y.data_ptr()
 
@@ -91,13 +93,15 @@ class QuantileContext(Layer):
 
 class MixerKind(NamedTuple):
     """One mixer: what it takes, and its function, which maps the layer, its projected rows (values;
-    or queries, keys and values concatenated), ``ptr`` and the pairs to mixed rows."""
+    or queries, keys and values concatenated; or the keys of slices and values), ``ptr`` and the
+    pairs to mixed rows."""
 
     function: Callable[..., Tensor]
     needs_pairs: bool = True  # a bias for each pair of rows
     needs_order: bool = False  # it sorts by `order` and `align`; the others are equivariant
     needs_queries: bool = False
     needs_context: bool = False  # it reads quantiles
+    needs_slices: bool = False  # it attends along slices
 
     @property
     def needs_softmax(self) -> bool:
@@ -118,13 +122,20 @@ MIXERS = {
     "attn_plus_sort": MixerKind(
         lambda m, v, ptr, pairs: pairs.mix(v, m.active_dropout) + m.sort(v, ptr), needs_order=True
     ),
+    "slice_attn": MixerKind(
+        lambda m, kv, ptr, pairs: m.slice(kv, ptr, lambda v: pairs.mix(v, m.active_dropout)),
+        needs_slices=True,
+    ),
     "sort": MixerKind(lambda m, v, ptr, pairs: m.sort(v, ptr), needs_pairs=False, needs_order=True),
+    "slice": MixerKind(
+        lambda m, kv, ptr, pairs: m.slice(kv, ptr), needs_pairs=False, needs_slices=True
+    ),
     "attn": MixerKind(lambda m, v, ptr, pairs: pairs.mix(v, m.active_dropout)),
     "qkv": MixerKind(
         lambda m, qkv, ptr, pairs: pairs.attend(qkv, m.active_dropout), needs_queries=True
     ),
 }
-SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "qkv")}  # they need no graph
+SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "slice", "qkv")}  # they need no graph
 ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned to the rows of a set
     "rows": lambda order, x, ptr: order(x, ptr=ptr),
     "pivot": Order.pivoted,
@@ -151,12 +162,16 @@ class Mixer(Layer):
         \mathrm{Q}(V) & \text{quantile, ours} \\
         \mathrm{Sort}(\mathrm{softmax}(B) V) & \text{sort\_attn, the paper's text} \\
         \mathrm{softmax}(B) V + \mathrm{Sort}(V) & \text{attn\_plus\_sort, its released code} \\
+        \mathrm{Slice}(K, \mathrm{softmax}(B) V) & \text{slice\_attn, ours} \\
         \mathrm{Sort}(V) & \text{sort} \\
+        \mathrm{Slice}(K, V) & \text{slice, ours} \\
         \mathrm{softmax}(B) V & \text{attn} \\
         \mathrm{softmax}(Q K^T / \sqrt{D} + B) V & \text{qkv, Graphormer}
         \end{cases}
 
-    where :math:`\mathrm{Q}` is a :class:`~slicegraph.nn.QuantileContext`.
+    where :math:`\mathrm{Q}` is a :class:`~slicegraph.nn.QuantileContext` and
+    :math:`\mathrm{Slice}` a :class:`~slicegraph.nn.SliceKernel` with a key :math:`K` for
+    each row and head.
 
     Args:
         channels: the size of each row; -1 to read it off the first input.
@@ -176,7 +191,8 @@ class Mixer(Layer):
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets with **ptr** ``[B + 1]``.
-        - **pairs**: a :class:`~slicegraph.nn.PairBias`, which every mixer but ``"sort"`` needs.
+        - **pairs**: a :class:`~slicegraph.nn.PairBias`, which every mixer but ``"sort"``
+          and ``"slice"`` needs.
         - **norm**: a norm to apply to ``x`` first.
         - **rows**: the rows of the output to compute, each at most once; all if None.
         - **recompute**: whether the backward pass recomputes :math:`M` instead of keeping it;
@@ -223,6 +239,8 @@ class Mixer(Layer):
         self.out_proj = torch.nn.Linear(hidden, out_channels, bias)
         self.query_proj = _linear(*inner) if kind.needs_queries else None
         self.key_proj = _linear(*inner) if kind.needs_queries else None
+        self.slice_proj = _linear(channels, heads, False) if kind.needs_slices else None
+        self.slices = SliceKernel(heads) if kind.needs_slices else None
         self.context = QuantileContext(hidden, quantiles) if kind.needs_context else None
         self.order = Order(order, hidden, layer, num_layers) if kind.needs_order else None
 
@@ -240,6 +258,14 @@ class Mixer(Layer):
         """Orders the channels of each set."""
         return ALIGNS[self.align](self.order, values, ptr)
 
+    def slice(
+        self, keys_and_values: Tensor, ptr: Tensor, mix: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """Attends along the slices of each set, to values that ``mix`` has mixed."""
+        assert self.slices is not None
+        keys, values = keys_and_values.split([self.heads, self.hidden_channels], 1)
+        return self.slices(keys, values if mix is None else mix(values), ptr=ptr)
+
     def forward(
         self,
         x: Tensor,
@@ -255,7 +281,7 @@ class Mixer(Layer):
         Args:
             x: ``[T, channels]``, packed sets.
             ptr: ``[B + 1]``, the rows of each set.
-            pairs: the bias of the pairs, which every mixer but ``"sort"`` needs.
+            pairs: the bias of the pairs, for the mixers that need it.
             norm: a norm to apply to ``x`` first.
             rows: the rows of the output to compute, each at most once; all if None.
             recompute: whether the backward pass recomputes the norm and :math:`M`.
@@ -264,6 +290,8 @@ class Mixer(Layer):
             raise ValueError(f"Mixer: mixer = {self.mixer!r} needs pairs, the bias of the graph")
 
         def project(x: Tensor) -> Tensor:
+            if self.slice_proj is not None:
+                return torch.cat([along_slices(self.slice_proj, x), self.value_proj(x)], 1)
             if self.query_proj is None or self.key_proj is None:
                 return self.value_proj(x)
             layers = (self.query_proj, self.key_proj, self.value_proj)
@@ -286,8 +314,9 @@ class Mixer(Layer):
 
 
 class SequenceMixer(Mixer):
-    """A :class:`~slicegraph.nn.Mixer` for rows without a graph: ``"sort"``, or ``"qkv"``, which
-    needs a :class:`~slicegraph.nn.SetAttention` as its pairs.
+    """A :class:`~slicegraph.nn.Mixer` for rows without a graph: ``"sort"``; ``"slice"`` with a key
+    for each head, or for each channel if there are as many heads; or ``"qkv"``, which needs a
+    :class:`~slicegraph.nn.SetAttention` as its pairs.
 
     Example:
         >>> mixer = SequenceMixer(16, hidden_channels=64, order="interleave")

@@ -90,17 +90,7 @@ class Order(Layer):
 
     def masked(self, x: Tensor, mask: Tensor) -> Tensor:
         """Orders the rows of ``x`` where ``mask`` ``[..., N]`` is true; the others become zeros."""
-        lengths = mask.sum(-1)
-        # Reading the mask would synchronise with a GPU and break a compiled graph.
-        can_read = mask.is_cpu and not torch.compiler.is_compiling()
-        if can_read and not bool((mask[..., 1:] > mask[..., :-1]).any()):
-            return self(x, lengths)
-        # Two inverse permutations of all rows: real rows to the front of their set, and back.
-        target = torch.where(mask, mask.cumsum(-1), lengths.unsqueeze(-1) + (~mask).cumsum(-1)) - 1
-        rows = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
-        front, back = rows.scatter(-1, target, rows).flatten(), rows.gather(-1, target).flatten()
-        ordered = self(x.flatten(0, -2).index_select(0, front).view(x.shape), lengths)
-        return ordered.flatten(0, -2).index_select(0, back).view(x.shape)
+        return masked_rows(self, x, mask)
 
     def pivoted(self, x: Tensor, ptr: Tensor) -> Tensor:
         r"""Orders packed sets and assigns the result to the nodes by their rank in channel 0.
@@ -134,3 +124,19 @@ class Order(Layer):
     def extra_repr(self) -> str:
         layers = f", layer={self.layer}/{self.num_layers}" if self.depends_on_layer else ""
         return f"{self.name}, {self.channels}{layers}"
+
+
+def masked_rows(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, mask: Tensor) -> Tensor:
+    """Calls a function of dense sets and their lengths on the rows where ``mask`` ``[..., N]`` is
+    true, wherever they are."""
+    lengths = mask.sum(-1)
+    # Reading the mask would synchronise with a GPU and break a compiled graph.
+    can_read = mask.is_cpu and not torch.compiler.is_compiling()
+    if can_read and not bool((mask[..., 1:] > mask[..., :-1]).any()):
+        return function(x, lengths)
+    # Two inverse permutations of all rows: real rows to the front of their set, and back.
+    target = torch.where(mask, mask.cumsum(-1), lengths.unsqueeze(-1) + (~mask).cumsum(-1)) - 1
+    rows = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+    front, back = rows.scatter(-1, target, rows).flatten(), rows.gather(-1, target).flatten()
+    out = function(x.flatten(0, -2).index_select(0, front).view(x.shape), lengths)
+    return out.flatten(0, -2).index_select(0, back).view(out.shape)

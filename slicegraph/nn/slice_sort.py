@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.nn.layer import Layer
-from slicegraph.nn.order import Order
+from slicegraph.nn.order import Order, masked_rows
 from slicegraph.nn.packed import batch_to_ptr
 
 
@@ -75,29 +75,33 @@ class SliceSort(Layer):
             mask: ``[..., N]`` bool, true at the real positions of dense sets; all are if None.
             batch: ``[T]``, ascending: the set of each packed row.
         """
-        size, shape = self.in_channels, list(x.shape)
+        name, size, shape = type(self).__name__, self.in_channels, list(x.shape)
         if x.dim() < 2 or shape[-1] != size:
             raise ValueError(
-                f"SliceSort: x has shape {shape}, expected [..., N, {size}] or [T, {size}]"
+                f"{name}: x has shape {shape}, expected [..., N, {size}] or [T, {size}]"
             )
         if batch is not None and batch.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"SliceSort: batch is {batch.dtype}, expected int64 or int32")
+            raise TypeError(f"{name}: batch is {batch.dtype}, expected int64 or int32")
         if batch is not None and (x.dim() != 2 or batch.shape != x.shape[:1]):
             raise ValueError(
-                f"SliceSort: batch of shape {list(batch.shape)} with x of shape {shape}, expected "
+                f"{name}: batch of shape {list(batch.shape)} with x of shape {shape}, expected "
                 "batch [T] and x [T, C]"
             )
         if mask is None:
             ptr = None if batch is None else batch_to_ptr(batch)
-            x = self.order(self.value_proj(x), ptr=ptr)
+            x = self.mix(x, ptr=ptr)
             return x if self.out_proj is None else self.out_proj(x)
         if batch is not None:
-            raise ValueError("SliceSort: give mask (dense sets) or batch (packed sets), not both")
-        check_mask("SliceSort", mask, x.shape[:-1])
+            raise ValueError(f"{name}: give mask (dense sets) or batch (packed sets), not both")
+        check_mask(name, mask, x.shape[:-1])
         real = mask.unsqueeze(-1)
         # A NaN in the padding would reach the gradient of the weight as 0 * NaN.
-        x = self.order.masked(self.value_proj(torch.where(real, x, 0)), mask)
+        x = masked_rows(self.mix, torch.where(real, x, 0), mask)
         return x if self.out_proj is None else torch.where(real, self.out_proj(x), 0)
+
+    def mix(self, x: Tensor, lengths: Tensor | None = None, ptr: Tensor | None = None) -> Tensor:
+        """Projects and sorts the rows of each set."""
+        return self.order(self.value_proj(x), lengths, ptr)
 
     def __repr__(self) -> str:
         order = self.order
@@ -155,17 +159,17 @@ class SliceSort2d(Layer):
         """
         if x.dim() != 4 or x.shape[1] != self.positions.in_channels:
             raise ValueError(
-                f"SliceSort2d: x has shape {list(x.shape)}, expected "
+                f"{type(self).__name__}: x has shape {list(x.shape)}, expected "
                 f"[B, {self.positions.in_channels}, H, W]"
             )
         if mask is not None:
-            check_mask("SliceSort2d", mask, x.shape[:1] + x.shape[2:])
+            check_mask(type(self).__name__, mask, x.shape[:1] + x.shape[2:])
             mask = mask.flatten(1)
         rows = self.positions(x.permute(0, 2, 3, 1).flatten(1, 2), mask)
         return rows.unflatten(1, x.shape[2:]).permute(0, 3, 1, 2)
 
     def __repr__(self) -> str:
-        return repr(self.positions).replace("SliceSort", self.__class__.__name__, 1)
+        return repr(self.positions).replace(type(self.positions).__name__, type(self).__name__, 1)
 
 
 def check_mask(name: str, mask: Tensor, shape: torch.Size) -> None:

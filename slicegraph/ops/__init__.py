@@ -4,6 +4,7 @@ from slicegraph.ops.edges import edge_sum, gather_sum
 from slicegraph.ops.operator import use_backend
 from slicegraph.ops.pairs import pair_mix
 from slicegraph.ops.paths import ShortestPaths, shortest_paths
+from slicegraph.ops.slice_attention import slice_attention
 from slicegraph.ops.sort import column_sort, interleave_descending, max_exchange
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "max_exchange",
     "pair_mix",
     "shortest_paths",
+    "slice_attention",
     "use_backend",
 ]

@@ -35,10 +35,11 @@ from slicegraph.ops.layout import (
 AUTOMATIC = ("cpu",)  # devices that use this backend by default
 _FLOATS, _HALVES = VALUE_DTYPES[:2], VALUE_DTYPES[2:]
 _SORTS = ("column_sort", "column_sort_values", "column_scatter", "column_gather")
+_SLICES = ("slice_attention", "slice_attention_backward")
 _SUMS = ("pair_mix", "pair_outer", "pair_attention", "edge_sum")
 # The operators that have a kernel, and the types of their first tensor.
 DTYPES: dict[str, tuple[torch.dtype, ...]] = {
-    **dict.fromkeys((*_SORTS, "max_exchange", "exchange_rows"), VALUE_DTYPES),
+    **dict.fromkeys((*_SORTS, *_SLICES, "max_exchange", "exchange_rows"), VALUE_DTYPES),
     **dict.fromkeys((*_SUMS, "structural_bias", "dropout"), _FLOATS),
     **dict.fromkeys(("graph_offsets", "shortest_paths"), (torch.int64,)),
 }
@@ -57,6 +58,7 @@ _POINTER_DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "bool": (torch.bool,),
     "distance": (torch.uint8, torch.int16),
     "path": (torch.int16, torch.int32),
+    "int32": (torch.int32,),
     "int64": (torch.int64,),
 }
 
@@ -124,6 +126,12 @@ _KERNELS = (
     ),
     _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:sizes"),
     _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:sizes"),
+    _slice_attention := _Kernel(
+        "slice_attention",
+        "@19q",
+        "keys:float queries:float order:int32 values:float tau:float out grad_out:float grad_keys "
+        "grad_queries grad_tau sizes:sizes",
+    ),
     _pair_mix := _Kernel(
         "pair_mix", "@16q", "weights:float values:float out added:float ptr:int64"
     ),
@@ -211,7 +219,13 @@ def use_simd_level(level: str) -> None:
 
 
 def column_sort(
-    x: Tensor, lengths: OptTensor, ptr: OptTensor, mask: OptTensor, down: bool, index_bytes: int
+    x: Tensor,
+    lengths: OptTensor,
+    ptr: OptTensor,
+    mask: OptTensor,
+    down: bool,
+    index_bytes: int,
+    names: tuple[str, str] = ("column_sort", "x"),
 ) -> tuple[Tensor, Tensor]:
     """Sort every column of every set; also return the row of each value, unless in 0 bytes."""
     long = x.dtype in _HALVES and x.shape[-2] > _MOST_HALF_ROWS
@@ -236,7 +250,7 @@ def column_sort(
     set_stride = strides[-3] if len(strides) > 2 else 0
     options = (set_stride, strides[-2], index_bytes, down, _DTYPE_CODES[x.dtype])
     if _column_sort((x, values, indices, mask, sizes), numbers + options):
-        check_sizes("column_sort", x, lengths, ptr)
+        check_sizes(names[0], x, lengths, ptr, names[1])
     return values, indices
 
 
@@ -281,6 +295,69 @@ def exchange_rows(
     if _max_exchange((x, values, where, sizes), (*numbers, _DTYPE_CODES[x.dtype], search)):
         check_sizes("max_exchange", x, lengths, ptr)
     return values
+
+
+def slice_attention(
+    v: Tensor,
+    k: Tensor,
+    q: OptTensor,
+    tau: Tensor,
+    lengths: OptTensor,
+    ptr: OptTensor,
+    relu: bool,
+) -> tuple[Tensor, Tensor]:
+    """`y[i] = sum_j w(q[i] - k[j]) v[j]`; also return the rows of the sorted keys."""
+    if relu or not v.shape[-1]:
+        return reference.slice_attention(v, k, q, tau, lengths, ptr, relu)
+    names = ("slice_attention", "v")
+    sorted_keys, order = column_sort(k, lengths, ptr, None, False, 4, names)
+    out = _attend_slices((v, sorted_keys, q, tau), order, lengths, ptr)[0]
+    return out.to(v.dtype), order
+
+
+def slice_attention_backward(
+    grad_out: Tensor,
+    v: Tensor,
+    k: Tensor,
+    q: OptTensor,
+    tau: Tensor,
+    order: Tensor,
+    lengths: OptTensor,
+    ptr: OptTensor,
+    relu: bool,
+) -> tuple[Tensor, ...]:
+    """The gradients of `v, k, q, tau`, that of `q` empty if there is none."""
+    if relu or not v.shape[-1]:
+        saved = (v, k, q, tau, order, lengths, ptr, relu)
+        return reference.slice_attention_backward(grad_out, *saved)
+    _check_shape("slice_attention", "order", order, k.shape)
+    inputs = (v, column_gather(k, order, lengths, ptr), q, tau)
+    *grads, grad_tau = _attend_slices(inputs, order, lengths, ptr, grad_out)
+    return *(x.to(v.dtype) for x in grads), grad_tau.sum(0)
+
+
+def _attend_slices(
+    inputs: tuple[Tensor, Tensor, OptTensor, Tensor],
+    order: Tensor,
+    lengths: OptTensor,
+    ptr: OptTensor,
+    grad_out: OptTensor = None,
+) -> tuple[Tensor, ...]:
+    """The output, or the gradients of values, keys, queries and tau in each set."""
+    # Half precision is summed up in float32.
+    tensors = [_NONE if x is None else _dense(x).to(inputs[3].dtype) for x in (*inputs, grad_out)]
+    values, keys, queries, tau, grad = tensors
+    sizes, (layout, sets, rows, longest, heads, threads) = _sets(keys, lengths, ptr)
+    out = torch.empty_like(values)
+    results = (_NONE, _NONE, _NONE)
+    if grad_out is not None:
+        of_queries = keys.new_empty(0) if queries is _NONE else torch.empty_like(keys)
+        results = (torch.empty_like(keys), of_queries, tau.new_empty(sets, heads))
+    job = (keys, queries, order.contiguous(), values, tau, out, grad, *results, sizes)
+    width, code = values.shape[-1] // heads, _DTYPE_CODES[values.dtype]
+    if _slice_attention(job, (layout, sets, rows, longest, heads, width, threads, code)):
+        check_sizes("slice_attention", values, lengths, ptr, "v")
+    return (out,) if grad_out is None else (out, *results)
 
 
 def _column_shape(x: Tensor, ptr: OptTensor) -> tuple[int, ...]:

@@ -37,27 +37,31 @@ def check_dense(name: str, argument: str, value: Any) -> None:
         raise TypeError(f"{name}: {argument} is {value.layout}, expected a dense tensor")
 
 
-def check_layout(name: str, x: Tensor, lengths: OptTensor, ptr: OptTensor) -> None:
+def check_layout(
+    name: str, x: Tensor, lengths: OptTensor, ptr: OptTensor, rows_name: str = "x"
+) -> None:
     """Raise unless shapes, types and devices fit, and sizes on a GPU: its kernels do not check."""
     if x.layout is not _STRIDED:
-        check_dense(name, "x", x)
+        check_dense(name, rows_name, x)
     if x.dtype not in VALUE_DTYPES:
-        raise TypeError(f"{name}: x is {x.dtype}, expected float32, float64, bfloat16 or float16")
+        expected = "float32, float64, bfloat16 or float16"
+        raise TypeError(f"{name}: {rows_name} is {x.dtype}, expected {expected}")
     if x.dim() < 2:
-        raise ValueError(f"{name}: x has shape {list(x.shape)}, expected [..., N, C] or [T, C]")
+        shape = list(x.shape)
+        raise ValueError(f"{name}: {rows_name} has shape {shape}, expected [..., N, C] or [T, C]")
     if lengths is not None and ptr is not None:
         raise ValueError(f"{name}: give lengths (dense sets) or ptr (packed sets), not both")
     if lengths is not None:
-        _check_integers(name, "lengths", lengths, "x", x)
+        _check_integers(name, "lengths", lengths, rows_name, x)
         if lengths.shape != x.shape[:-2]:
             raise ValueError(
                 f"{name}: lengths has shape {list(lengths.shape)}, expected "
-                f"{list(x.shape[:-2])} for x of shape {list(x.shape)}"
+                f"{list(x.shape[:-2])} for {rows_name} of shape {list(x.shape)}"
             )
     if ptr is not None:
-        _check_ptr(name, ptr, "x", x)
+        _check_ptr(name, ptr, rows_name, x)
     if not x.is_cpu and not torch.compiler.is_compiling():
-        check_sizes(name, x, lengths, ptr)
+        check_sizes(name, x, lengths, ptr, rows_name)
 
 
 def _check_integers(name: str, argument: str, value: Tensor, rows_name: str, rows: Tensor) -> None:
@@ -89,7 +93,7 @@ def check_sizes(
         if (wrong := first_true((lengths < 0) | (lengths > rows))) is not None:
             value = int(lengths.reshape(-1)[wrong])
             place = [int(i) for i in torch.unravel_index(torch.tensor(wrong), lengths.shape)]
-            problem = "is negative" if value < 0 else f"exceeds the {rows} rows of x"
+            problem = "is negative" if value < 0 else f"exceeds the {rows} rows of {rows_name}"
             raise ValueError(f"{name}: lengths{place if place else ''} = {value} {problem}")
     if ptr is not None:
         check_ascending(name, ptr)

@@ -183,8 +183,9 @@ def _differentiated(x: Tensor) -> bool:
 class Operator:
     """An operator of torch's `slicegraph` namespace: one schema, one fake and one gradient.
 
-    The first argument is a tensor that has a gradient; with `two`, so has the second. The `fake`
-    returns empty tensors of the right shapes and types (default: one like the first argument).
+    The first arguments, as many as `gradients`, are tensors that may have a gradient (the first) or
+    None (the others). The `fake` returns empty tensors of the right shapes and types (default: one
+    like the first argument).
     `smooth` is the operator in terms of those of torch, with all derivatives, for `torch.func`
     (default: the reference).
     """
@@ -196,10 +197,11 @@ class Operator:
         returns: str = "Tensor",
         fake: Callable[..., Any] = lambda x, *rest: x.new_empty(x.shape),
         *,
-        two: bool = False,
+        gradients: int = 1,
         smooth: Callable[..., Any] | None = None,
     ) -> None:
-        self.name, self.two, self.smooth = name, two, smooth or getattr(reference, name)
+        self.name, self.gradients = name, gradients
+        self.smooth = smooth or getattr(reference, name)
         # The second operator is the first without its gradient, for calls from within it.
         for full_name in (name, f"{name}_kernel"):
             schema = f"{full_name}({arguments}) -> {returns}"
@@ -216,9 +218,15 @@ class Operator:
             return (self.smooth if is_transformed() else self.op)(x, *rest)
         if _knows_forward_mode and forward_ad._current_level >= 0:
             return self.smooth(x, *rest)
-        if _differentiated(x) or (self.two and _differentiated(rest[0])):
+        if self._is_differentiated(x, rest):
             return self.apply(implementation(self.runs, x), x, *rest)
         return implementation(self.name, x)(x, *rest)
+
+    def _is_differentiated(self, x: Tensor, rest: tuple[Any, ...]) -> bool:
+        if _differentiated(x):
+            return True
+        others = rest[: self.gradients - 1] if self.gradients > 1 else ()
+        return any(other is not None and _differentiated(other) for other in others)
 
     def _run(self, x: Tensor, *rest: Any) -> Any:
         return implementation(self.name, x)(plain(x), *map(plain, rest))
@@ -230,7 +238,7 @@ class Operator:
         return gradient
 
     def _differentiate(self, x: Tensor, *rest: Any) -> Any:
-        if _differentiated(x) or (self.two and _differentiated(rest[0])):
+        if self._is_differentiated(x, rest):
             run = getattr(torch.ops.slicegraph, f"{self.runs}_kernel").default
             return self.gradient.apply(run, x, *rest)
         return self.kernel(x, *rest)

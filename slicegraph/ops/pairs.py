@@ -49,13 +49,13 @@ pair_mix_op = Operator(
     "pair_mix",
     "Tensor weights, Tensor values, Tensor ptr, bool transpose",
     fake=lambda weights, values, *rest: values.new_empty(values.shape),
-    two=True,
+    gradients=2,
 )
 pair_outer_op = Operator(
     "pair_outer",
     "Tensor left, Tensor right, Tensor ptr, SymInt heads, SymInt length",
     fake=lambda left, _, ptr, heads, n: left.new_empty((ptr.shape[0] - 1, heads, n, n)),
-    two=True,
+    gradients=2,
 )
 
 

@@ -21,6 +21,7 @@ from slicegraph.ops.layout import (
     padding_rows,
     set_of_row,
 )
+from slicegraph.ops.sorted_scan import Scan, SortedSlices, log_step_scan
 
 AUTOMATIC = ("cpu", "cuda", "meta", "mps", "xpu")  # devices that use this backend by default
 DTYPES: dict[str, tuple[torch.dtype, ...]] = {}  # the operators that have a kernel: none
@@ -141,6 +142,40 @@ def exchanged(x: Tensor, where: Tensor, ptr: OptTensor) -> Tensor:
         local, other = (rows - ptr[sets]).unsqueeze(-1), where[sets]
     indices = torch.where(local == 0, other, torch.where(local == other, 0, local))
     return indices.expand_as(x)
+
+
+def slice_attention(
+    v: Tensor,
+    k: Tensor,
+    q: OptTensor,
+    tau: Tensor,
+    lengths: OptTensor,
+    ptr: OptTensor,
+    relu: bool,
+    scan: Scan = log_step_scan,
+) -> tuple[Tensor, Tensor]:
+    """`y[i] = sum_j w(q[i] - k[j]) v[j]` by scans; also return the rows of the sorted keys."""
+    if v.is_cpu:  # on a GPU the public function has checked
+        check_sizes("slice_attention", v, lengths, ptr, "v")
+    order = column_sort(k.detach(), lengths, ptr, None, False, 4)[1]
+    return SortedSlices((v, k, q, tau), order, lengths, ptr, scan).attend(relu), order
+
+
+def slice_attention_backward(
+    grad_out: Tensor,
+    v: Tensor,
+    k: Tensor,
+    q: OptTensor,
+    tau: Tensor,
+    order: Tensor,
+    lengths: OptTensor,
+    ptr: OptTensor,
+    relu: bool,
+    scan: Scan = log_step_scan,
+) -> tuple[Tensor, ...]:
+    """The gradients of `v, k, q, tau`, that of `q` empty if there is none."""
+    slices = SortedSlices((v, k, q, tau), order, lengths, ptr, scan)
+    return slices.gradients(grad_out, relu)
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:

@@ -37,8 +37,9 @@ _INFINITY = {torch.float32: 0x7F800000, torch.bfloat16: 0x7F80, torch.float16: 0
 DTYPES = {
     **dict.fromkeys(("column_sort", "column_sort_values"), tuple(_INFINITY)),
     **dict.fromkeys(("column_scatter", "column_gather"), VALUE_DTYPES),
+    **dict.fromkeys(("slice_attention", "slice_attention_backward"), VALUE_DTYPES),
 }
-# There is no float arithmetic. Without this option Triton 3.9 warns that its default will change.
+# Sorts have no float arithmetic. Without this option Triton 3.9 warns that its default will change.
 OPTIONS = {"enable_fp_fusion": False}
 
 
@@ -222,6 +223,42 @@ def _move_tile(
         tl.store(out + here, tl.load(x + there, mask=real, other=0), mask=inside)
 
 
+@_jit()
+def _chain(decay_a: tl.tensor, a: tl.tensor, decay_b: tl.tensor, b: tl.tensor) -> tl.tensor:
+    """Two parts of a scan as one. A decay of 0 cuts off what comes before, NaN included."""
+    decay = tl.where(decay_b == 0, 0.0, decay_a * decay_b)
+    return decay, b + tl.where(decay_b == 0, 0.0, decay_b * a)
+
+
+@_jit()
+def _scan_tiles(
+    x: tl.tensor, decay: tl.tensor, out: tl.tensor,
+    rows: tl.tensor, heads: tl.tensor, width: tl.tensor,
+    REVERSE: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_D: tl.constexpr
+) -> None:  # fmt: skip
+    """`out[r] = x[r] + decay[r] out[r - 1]`, tile by tile; if REVERSE, with `out[r + 1]`."""
+    blocks = tl.cdiv(width, BLOCK_D)
+    head = tl.program_id(0) // blocks % heads
+    which = (tl.program_id(0) // blocks // heads).to(tl.int64)
+    channel = (tl.program_id(0) % blocks * BLOCK_D + tl.arange(0, BLOCK_D))[None, :]
+    local = tl.arange(0, BLOCK_R)[:, None]
+    before = tl.zeros([1, BLOCK_D], dtype=x.dtype.element_ty)
+    for first in range(0, rows, BLOCK_R):
+        row = rows - 1 - first - local if REVERSE else first + local
+        inside = (row >= 0) & (row < rows)
+        place = (which * rows + row) * heads + head
+        at, real = place * width + channel, inside & (channel < width)
+        factor = tl.load(decay + place, mask=inside, other=0.0)
+        values = tl.load(x + at, mask=real, other=0.0)
+        factor, values = tl.associative_scan((factor + tl.zeros_like(values), values), 0, _chain)
+        values += tl.where(factor == 0, 0.0, factor * before)
+        tl.store(out + at, values, mask=real)
+        before = tl.sum(tl.where(local == BLOCK_R - 1, values, 0.0), 0)[None, :]
+
+
+SCAN_TILE = (128, 16)  # most rows and channels of a tile of the scan
+
+
 def tile_shape(rows: int, channels: int, element_size: int) -> tuple[int, int, int]:
     """Log2 of the rows, the channels and the warps of a sort's tile.
 
@@ -309,3 +346,25 @@ def _move(scatter: bool, x: Tensor, indices: Tensor, lengths: OptTensor, ptr: Op
 
 column_scatter = partial(_move, True)  # out[indices[r, c], c] = x[r, c]
 column_gather = partial(_move, False)  # out[r, c] = x[indices[r, c], c]
+
+
+def _scan(x: Tensor, decay: Tensor, reverse: bool) -> Tensor:
+    x, decay = x.contiguous(), decay.expand(*x.shape[:-1], 1).contiguous()
+    out = torch.empty_like(x)
+    if x.numel() == 0:
+        return out
+    rows, heads, width = x.shape[-3:]
+    block_r = min(SCAN_TILE[0], triton.next_power_of_2(rows))
+    block_d = min(SCAN_TILE[1], triton.next_power_of_2(width))
+    programs = x.numel() // (rows * width) * triton.cdiv(width, block_d)
+    with torch.cuda.device_of(x):
+        _scan_tiles[(programs,)](
+            *(x, decay, out, rows, heads, width),
+            **{"REVERSE": reverse, "BLOCK_R": block_r, "BLOCK_D": block_d},
+            **OPTIONS,
+        )
+    return out
+
+
+slice_attention = partial(reference.slice_attention, scan=_scan)
+slice_attention_backward = partial(reference.slice_attention_backward, scan=_scan)

@@ -13,6 +13,7 @@ from slicegraph.analysis import (
     implicit_permutation,
     measure,
     singular_values,
+    slice_weights,
     softmax_smoothing,
     trace,
 )
@@ -43,6 +44,7 @@ def traced(kind: str, mixer: str, **fields):
         ("graph", "sort"),
         ("graph", "attn"),
         ("graph", "qkv"),
+        ("graph", "slice_attn"),
         ("sequence", "sort"),
         ("sequence", "qkv"),
         ("image", "sort"),
@@ -105,6 +107,23 @@ def test_the_mixed_rows_of_attention_are_softmax_times_values():
     q, k, v = (f(x) for f in (block.mixer.query_proj, block.mixer.key_proj, block.mixer.value_proj))
     expected = torch.softmax(q @ k.T / q.shape[1] ** 0.5, dim=1) @ v
     torch.testing.assert_close(layer.mixed, expected)
+
+
+@torch.no_grad()
+def test_the_mixed_rows_of_a_slice_are_banded_weights_times_values():
+    model = image_model("slice", num_layers=1, heads=2, readout="mean")
+    (block,) = model.patches.blocks
+    inputs = []
+    block.register_forward_pre_hook(lambda module, given: inputs.append(given[0]))
+    (layer,) = trace(model, images(1))
+    values = block.mixer.value_proj(block.mixer_norm(inputs[0])).chunk(2, dim=1)
+    for number, tau in enumerate(block.mixer.slices.log_tau.exp()):
+        weights, order = slice_weights(layer.keys[:, number], tau), layer.keys[:, number].argsort()
+        mixed = layer.mixed.chunk(2, dim=1)[number]
+        torch.testing.assert_close(weights @ values[number][order], mixed[order])
+        for i, row in enumerate(weights):  # a band: weights fall off to both sides
+            assert (row[: i + 1].diff() >= 0).all()
+            assert (row[i:].diff() <= 0).all()
 
 
 @pytest.mark.parametrize(("readout", "added"), [("mean", 0), ("cls", 1)])

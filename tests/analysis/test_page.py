@@ -62,6 +62,26 @@ def test_every_figure_is_a_file_and_on_the_page_which_needs_no_network(
     assert all(png.read_bytes()[:4] == b"\x89PNG" for png in (tmp_path / "figures").iterdir())
 
 
+def test_the_weights_of_a_slice_are_drawn_and_numbered(tmp_path):
+    found = findings("mine", "slice", sample=1)
+    choice = Choice(layer=2, channel=20)
+    text = Page(write_analysis(tmp_path, [found], SMOOTHING, choice).read_text("utf-8")).text
+    assert (tmp_path / "figures" / "slice.png").exists()
+    assert not (tmp_path / "figures" / "permutation.png").exists()
+    layer, slice_ = found.traces[1], 20 // 8  # 32 channels, 4 heads
+    keys, tau = layer.keys[:, slice_], layer.mixer.slices.log_tau[slice_].exp()
+    weights = (-(keys[:, None] - keys).abs() / tau).softmax(1).detach()
+    numbers = json.loads((tmp_path / "analysis.json").read_text())["slice"]
+    read = float((-(weights * weights.log()).sum(1)).exp().mean())
+    assert numbers == {
+        **{"layer": 2, "channel": 20, "slice": slice_},
+        **{"tau": pytest.approx(tau.item()), "rows_read": pytest.approx(read, rel=1e-4)},
+    }
+    assert f"a row reads {read:.1f} of {len(keys)} rows" in text
+    with pytest.raises(ValueError, match=r"no channel 32, they are 0..31"):
+        write_analysis(tmp_path, [found], SMOOTHING, Choice(channel=32))
+
+
 def test_numbers_are_on_the_page_and_in_the_json_file(tmp_path, pair):
     facts = {"data": "noise"}
     path = write_analysis(tmp_path, pair, SMOOTHING, Choice(layer=2, channel=5), facts=facts)

@@ -205,7 +205,7 @@ def test_an_input_that_does_not_fit_is_named(fields, x, message):
         ({"readout": "sum"}, "readout = 'sum', expected one of cls, mean, max"),
         ({"positions": "rotary"}, "unknown positions 'rotary'"),
         ({"order": "sideways"}, "unknown order 'sideways'"),
-        ({"mixer": "attn"}, "mixer = 'attn', expected one of sort, qkv"),
+        ({"mixer": "attn"}, "mixer = 'attn', expected one of sort, slice, qkv"),
         ({"class_names": ("a",)}, "1 class_names for 3 classes"),
     ],
 )

@@ -68,13 +68,21 @@ def likeness(mixer: Mixer, x: Tensor) -> Tensor:
     return q @ k.transpose(1, 2) / math.sqrt(mixer.hidden_channels / HEADS)
 
 
+def sliced(mixer: Mixer, x: Tensor, values: Tensor) -> Tensor:
+    keys = x @ torch.nn.functional.normalize(mixer.slice_proj.weight).T
+    distances = (keys.unsqueeze(1) - keys).abs() / mixer.slices.log_tau.exp()
+    return attention(values, -distances.permute(2, 0, 1))
+
+
 # What each mixer makes of one set: from the layer, its input, the values and the bias.
 FORMULAS = {
     "quantile_attn": lambda m, x, v, b: quantiles(m, attention(v, b)),
     "quantile": lambda m, x, v, b: quantiles(m, v),
     "sort_attn": lambda m, x, v, b: ordered(m, attention(v, b)),
     "attn_plus_sort": lambda m, x, v, b: attention(v, b) + ordered(m, v),
+    "slice_attn": lambda m, x, v, b: sliced(m, x, attention(v, b)),
     "sort": lambda m, x, v, b: ordered(m, v),
+    "slice": lambda m, x, v, b: sliced(m, x, v),
     "attn": lambda m, x, v, b: attention(v, b),
     "qkv": lambda m, x, v, b: attention(v, b + likeness(m, x)),
 }
@@ -200,5 +208,7 @@ def test_qkv_bias_leaves_the_bias_of_the_output(mixer, count):
 
 
 def test_a_mixer_that_needs_a_graph_is_refused():
-    with pytest.raises(ValueError, match="unknown mixer 'sort_attn', expected one of sort, qkv"):
+    with pytest.raises(
+        ValueError, match="unknown mixer 'sort_attn', expected one of sort, slice, qkv"
+    ):
         SequenceMixer(CHANNELS, mixer="sort_attn")

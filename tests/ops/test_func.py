@@ -7,7 +7,14 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
 from slicegraph.nn import SliceSort, SliceSortAggregation, SliceSortConv
 from slicegraph.nn.mixer import MIXERS
-from slicegraph.ops import column_sort, edge_sum, gather_sum, max_exchange, pair_mix
+from slicegraph.ops import (
+    column_sort,
+    edge_sum,
+    gather_sum,
+    max_exchange,
+    pair_mix,
+    slice_attention,
+)
 from slicegraph.ops.dropout import dropout
 from slicegraph.ops.pairs import pair_attention
 
@@ -31,6 +38,9 @@ FUNCTIONS = {
     "pair_mix of values": lambda x: pair_mix(WEIGHTS, x, PTR),
     "pair_mix of weights": lambda x: pair_mix(WEIGHTS * x.sum(), X, PTR),
     "pair_attention": lambda x: pair_attention(torch.cat([x, x.sin(), x], 1), BIAS, PTR)[0],
+    "slice_attention": lambda x: slice_attention(x, x, x, tau=x[0].square() + 0.5),
+    "slice_attention by lengths": lambda x: slice_attention(x[:, :2].sin(), x[:, 2:], x, LENGTHS),
+    "slice_attention by relu": lambda x: slice_attention(x.sin(), x, x, ptr=PTR, kernel="relu"),
     "edge_sum": lambda x: edge_sum(x, TABLE, CODES, EDGES),
     "gather_sum": lambda x: gather_sum(x, torch.tensor([[0, 1], [2, 2]])),
     "aggregation": lambda x: SliceSortAggregation(3)(x, ptr=PTR),
@@ -56,7 +66,7 @@ def test_every_transform_agrees_with_autograd(name):
     torch.testing.assert_close(vmap(function)(BATCH), torch.stack([function(x) for x in BATCH]))
 
 
-@pytest.mark.parametrize("name", ["column_sort", "column_sort by ptr", "pair_attention"])
+@pytest.mark.parametrize("name", ["column_sort", "slice_attention by relu", "pair_attention"])
 def test_second_derivatives_agree_with_autograd(name):
     def function(x: Tensor) -> Tensor:
         return curved(FUNCTIONS[name])(x).sum()

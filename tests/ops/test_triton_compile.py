@@ -39,6 +39,11 @@ class Move(NamedTuple):
     layout: str
 
 
+class Scan(NamedTuple):
+    reverse: bool
+    element_size: int  # sums are in float32 or float64
+
+
 def every_sort(rows: int) -> list[Sort]:
     return list(itertools.starmap(Sort, itertools.product([rows], BITS, INDICES, LAYOUTS, MASK)))
 
@@ -69,6 +74,10 @@ def every_move() -> list[Move]:
     ]
 
 
+def every_scan() -> list[Scan]:
+    return list(itertools.starmap(Scan, itertools.product((False, True), (4, 8))))
+
+
 @pytest.mark.slow
 def test_no_variant_spills_registers_up_to_64_rows():
     pytest.importorskip("triton")
@@ -85,7 +94,7 @@ def test_no_variant_spills_registers_up_to_64_rows():
         assert process.returncode == 0, f"sm_{arch}: {errors}"
         starved, *usages = map(json.loads, output.splitlines())
         assert starved["stack"] > 0, "a spill was provoked and not seen"
-        assert len(usages) == len(chosen_sorts()) + len(every_move())
+        assert len(usages) == len(chosen_sorts()) + len(every_move()) + len(every_scan())
         spilling = [u for u in usages if u["stack"] and u.get("rows", 0) <= 64]
         assert not spilling, f"sm_{arch}: {spilling}"
 
@@ -136,7 +145,19 @@ def compile_move(variant: Move, arch: int) -> bytes:
     return compiled(backend._move_tile, arguments, arch, **backend.OPTIONS)
 
 
-def usage(variant: Sort | Move, cubin: bytes) -> dict[str, Any]:
+def compile_scan(variant: Scan, arch: int) -> bytes:
+    from slicegraph.ops import triton as backend
+
+    rows, width = backend.SCAN_TILE
+    arguments = {
+        **dict.fromkeys(("x", "decay", "out"), {4: "*fp32", 8: "*fp64"}[variant.element_size]),
+        **dict.fromkeys(("rows", "heads", "width"), "i32"),
+        **{"REVERSE": variant.reverse, "BLOCK_R": rows, "BLOCK_D": width},
+    }
+    return compiled(backend._scan_tiles, arguments, arch, **backend.OPTIONS)
+
+
+def usage(variant: Sort | Move | Scan, cubin: bytes) -> dict[str, Any]:
     """What the program takes of a thread; the kernels have nothing on the stack but spills."""
     from triton import knobs
 
@@ -162,6 +183,8 @@ def main() -> None:
         print(json.dumps(usage(sort, compile_sort(sort, arch))), flush=True)
     for move in every_move():
         print(json.dumps(usage(move, compile_move(move, arch))), flush=True)
+    for scan in every_scan():
+        print(json.dumps(usage(scan, compile_scan(scan, arch))), flush=True)
 
 
 if __name__ == "__main__":
