@@ -58,7 +58,8 @@ def test_the_layers_of_every_kind_of_model_are_traced_in_order(kind, mixer):
         rows, width = int(layer.ptr[-1]), layer.mixer.out_proj.in_features
         assert layer.mixed.shape == (rows, width)
         assert layer.block.shape == (rows, 16)
-        assert (layer.ordered is None) == (mixer in ("attn", "qkv"))
+        assert (layer.ordered is None) == (mixer in ("attn", "qkv", "slice_attn"))
+        assert (layer.keys is None) == (mixer != "slice_attn")
 
 
 @torch.no_grad()
