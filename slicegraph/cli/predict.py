@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Predict; exit with status 3 if a row has no prediction, 130 after Ctrl-C."""
-    if len(args.inputs) == 1 and Path(args.inputs[0]).is_dir():
+    if len(args.inputs) == 1 and any(Path(args.inputs[0]).glob("*.parquet")):
         if _predict_folder(Path(args.inputs[0]), args):
             raise SystemExit(SOME_BAD)
         return
@@ -101,7 +101,7 @@ def _file(args: argparse.Namespace) -> Path | None:
     if len(args.inputs) > 1:
         raise ValueError(f"{files[0]!r} is a file, expected no other input")
     if Path(files[0]).is_dir():
-        raise ValueError(f"{files[0]!r} is a folder, expected a file")
+        raise ValueError(f"{files[0]!r} is a folder, expected a file, or .parquet files in it")
     if not Path(files[0]).is_file():
         raise FileNotFoundError(f"there is no file {files[0]!r}")
     if args.out is None:

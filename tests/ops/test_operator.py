@@ -85,7 +85,7 @@ def test_a_library_with_another_layout_is_not_used(tmp_path, monkeypatch) -> Non
     monkeypatch.setattr(cpu._pair_mix, "job_bytes", 8)
     library, reason = cpu.load(path)
     assert library is None
-    assert "a job of pair_mix has 120 bytes, expected 8; install again" in reason
+    assert "a job of pair_mix has 128 bytes, expected 8; install again" in reason
     (tmp_path / "broken.so").write_bytes(b"not a library")
     assert "could not be loaded" in cpu.load(tmp_path / "broken.so")[1]
     assert "were not built" in cpu.load(tmp_path / "missing.so")[1]
