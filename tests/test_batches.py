@@ -202,7 +202,7 @@ def test_results_of_another_model_or_another_part_are_refused(model, tmp_path, c
     ("words", "message"),
     [
         (["in"], "--out is missing: a folder"),
-        (["in", "--out", "out"], "in has no .parquet files"),
+        (["empty", "--out", "out"], "'empty' is a folder, expected SMILES or .csv"),
         (["in", "--out", "out", "--workers", "0"], "--workers 0, expected at least 1"),
         (["CCO", "--engine", "ray"], "--engine ray is for a folder of .parquet files"),
     ],
@@ -211,7 +211,9 @@ def test_folders_that_cannot_be_predicted_are_named(
     model, tmp_path, monkeypatch, capsys, words, message
 ):
     monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
     Path("in").mkdir()
+    Path("in", "part.parquet").touch()
     assert predict_folder(model, *words) == 2
     assert message in capsys.readouterr().err
     assert not Path("out").exists()
