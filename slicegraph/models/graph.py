@@ -475,13 +475,26 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             x: a PyG ``Batch`` or graph, and nothing else; or the node features ``[N, F]``. Models
                 of categories also take these as floats, see :meth:`one_hot`.
             edge_index: ``[2, E]``, the edges.
-            edge_attr: ``[E, F]``, the edge features.
+            edge_attr: ``[E, F]``, the edge features; refused if the configuration reads none.
             batch: ``[N]``, ascending: the graph of each node; one graph if None.
             **attributes: further attributes of a batch, such as ``random_walk_pe`` ``[N, k]``.
         """
         if isinstance(x, Tensor):
+            self._check_edge_attr(edge_attr)
             x = make_batch(x, edge_index, edge_attr, batch, **attributes)
         return self.rescale(self.score(x))
+
+    def _check_edge_attr(self, edge_attr: Tensor | None) -> None:
+        """Raises if a tensor at the place of the edge features may be another, such as batch."""
+        if edge_attr is None:
+            return
+        given, problem = f"{edge_attr.dtype} of shape {list(edge_attr.shape)}", None
+        if edge_attr.dim() == 1 and not edge_attr.is_floating_point():
+            problem = "expected [E, F]; give the graphs of the nodes by name, as batch=batch"
+        elif not (self.config.edge_vocabulary or self.config.edge_dim):
+            problem = "and the configuration has neither edge_dim nor edge_vocabulary"
+        if problem is not None:
+            raise ValueError(f"GraphSliceformer: edge_attr is {given}, {problem}")
 
     def one_hot(self, x: Tensor) -> Tensor:
         """Converts categories ``[N, F]`` to floats ``[N, sum(node_vocabulary)]``, for gradients.

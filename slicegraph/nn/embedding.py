@@ -10,6 +10,7 @@ from torch.nn import functional
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import prepend_tokens, token_ptr
 from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.operator import is_transformed
 
 
 class FeatureTable(Layer):
@@ -101,6 +102,9 @@ class FeatureTable(Layer):
             out = features.to(self.weight.dtype) @ self.weight[int(self.padding_row) :]
             return out / len(self.vocabulary) if self.mode == "mean" else out
         places = self.places(features)
+        if is_transformed():  # torch.func cannot differentiate past a bag
+            rows = functional.embedding(places, self.weight)
+            return rows.mean(1) if self.mode == "mean" else rows.sum(1)
         if not places.is_cpu or torch.compiler.is_compiling() or not self.is_countable:
             return functional.embedding_bag(places, self.weight, mode=self.mode)
         # The gradient of a bag takes long, and few atoms of a batch differ: one bag for each.
@@ -226,6 +230,13 @@ class GraphEmbedding(Layer):
             walks: ``[T, walk_length]`` or more columns, if they are read.
         """
         out_degree = in_degree if self.in_degree_twice else out_degree
+        if isinstance(self.nodes, torch.nn.Linear):
+            size = self.nodes.in_features
+            if features.shape[1:] != (size,) or not features.is_floating_point():
+                raise ValueError(
+                    f"GraphEmbedding: features of shape {list(features.shape)} and type "
+                    f"{features.dtype}, expected floats of shape [T, {size}], as node_dim = {size}"
+                )
         x = self.nodes(features) + self.in_degree(in_degree.clamp(max=self.max_degree))
         x = x + self.out_degree(out_degree.clamp(max=self.max_degree))
         x = x if added is None else x + added

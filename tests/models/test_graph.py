@@ -526,6 +526,27 @@ ALGORITHMS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("edges", "edge_attr", "message"),
+    [
+        ({}, torch.zeros(4).long(), r"int64 of shape \[4\], expected \[E, F\]; .* batch=batch"),
+        ({"edge_vocabulary": (1,)}, torch.zeros(4).long(), r"expected \[E, F\]; .* batch=batch"),
+        ({}, torch.zeros(4, 2), r"float32 of shape \[4, 2\], and .* neither edge_dim nor"),
+    ],
+)
+def test_a_tensor_in_place_of_the_edge_features_is_not_ignored(edges, edge_attr, message):
+    found = model(node_dim=3, **edges, **TINY)
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])  # as many edges as nodes
+    with pytest.raises(ValueError, match=message):
+        found(torch.randn(4, 3), edge_index, edge_attr)
+
+
+@pytest.mark.parametrize("x", [torch.randn(4, 2), torch.zeros(4, 3).long(), torch.randn(4)])
+def test_float_features_of_another_size_or_type_are_named(x):
+    with pytest.raises(ValueError, match=r"expected floats of shape \[T, 3\], as node_dim = 3"):
+        model(node_dim=3, **TINY)(x, torch.tensor([[0, 1], [1, 0]]))
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("features", ["molecules", "floats"])
 @pytest.mark.parametrize("level", ["graph", "node"])

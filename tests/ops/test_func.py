@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vmap
 
+from slicegraph.models import GraphSliceformer
 from slicegraph.nn import SliceSort, SliceSortAggregation, SliceSortConv
 from slicegraph.nn.mixer import MIXERS
 from slicegraph.ops import (
@@ -122,3 +123,18 @@ def test_gradients_per_sample_of_a_layer(name):
     values = torch.autograd.grad(loss(parameters, X), leaves, materialize_grads=True)
     expected_slope = sum((a * b).sum() for a, b in zip(values, direction.values(), strict=True))
     torch.testing.assert_close(slope[1], expected_slope)
+
+
+@pytest.mark.parametrize("sizes", [{"node_dim": 4}, {"node_vocabulary": (3, 2)}])
+def test_derivatives_of_a_model_by_its_features(sizes):
+    tiny = {"num_layers": 2, "channels": 8, "ffn_channels": 8, "heads": 2, **sizes}
+    model = GraphSliceformer.from_preset("mini", edge_vocabulary=(2,), **tiny).double().eval()
+    x = X if "node_dim" in sizes else BATCH.flatten(0, 1)[:5].repeat(1, 2)[:, :5]
+
+    def function(x: Tensor) -> Tensor:
+        return model(x, EDGES, CODES).sum()
+
+    expected = torch.autograd.functional.jacobian(function, x)
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(grad(function)(x), expected)
+    torch.testing.assert_close(jvp(function, (x,), (x.cos(),))[1], (expected * x.cos()).sum())
