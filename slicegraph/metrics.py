@@ -263,7 +263,8 @@ _UNDEFINED = {
 _MOST_WEIGHTS, _WEIGHTS_AT_ONCE, _LEAST_RESAMPLES = 10_000_000, 2_000_000, 100
 _MOST_ROWS = 100_000  # that are resampled; the interval of more is scaled by the square root
 _TOO_FEW = "too few labels for an interval"
-_LEAST_LABELS, _FEW_LABELS = 3, 10  # for any interval, and for one of zero width
+_LEAST_LABELS, _LEAST_OF_CLASS = 3, 2  # for any interval
+_FEW_LABELS = 10  # of each class, for an interval of zero width
 
 
 def all_metrics(
@@ -294,8 +295,10 @@ def all_metrics(
     labels, values = labels[known := ~np.isnan(labels)], values[known]
     n, scores = len(labels), SCORES[kind]
     found: dict[str, Any] = {"n": n}
+    fewest = n  # labels of a class, which limit all scores but the accuracy
     if kind == "binary":
         found["positives"] = int((labels == 1).sum())
+        fewest = min(found["positives"], n - found["positives"])
     if not n:
         return found | {name: {"value": None, "reason": "there are no labels"} for name in scores}
     random = np.random.default_rng(seed)
@@ -328,14 +331,15 @@ def all_metrics(
         if n > _MOST_ROWS:  # a score of n rows varies less than that of some of them
             resampled = value + (resampled - middle) * np.sqrt(_MOST_ROWS / n)
         reason, low, high = "", None, None
+        few = n if name == "accuracy" else fewest
         if not np.isnan(resampled).all():
             low, high = map(float, np.nanpercentile(resampled, [2.5, 97.5]))
         if name == "mcc" and len(np.unique(_classes(values))) == 1:
             reason = "all predictions are of one class"
-        elif n < _LEAST_LABELS or (low is not None and low == high and n < _FEW_LABELS):
-            reason = _TOO_FEW
         elif low is None:
             reason = f"no resample of the {n} labels has this score"
+        elif n < _LEAST_LABELS or few < _LEAST_OF_CLASS or (low == high and few < _FEW_LABELS):
+            reason = _TOO_FEW
         found[name] = {"value": float(value), "low": low, "high": high}
         if reason:
             found[name] |= {"low": None, "high": None, "reason": reason}

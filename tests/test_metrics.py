@@ -287,7 +287,7 @@ def test_many_rows_are_drawn_less_often(monkeypatch):
 def test_an_interval_without_any_resample_is_none_with_a_reason():
     true, predicted = [1] + [0] * 11, np.linspace(0.9, 0.1, 12)
     each = (all_metrics("binary", true, predicted, s, resamples=1)["rocauc"] for s in range(20))
-    none = next(found for found in each if found["low"] is None)
+    none = next(found for found in each if "no resample" in found.get("reason", ""))
     assert (none["value"], none["high"]) == (1.0, None)
     assert none["reason"] == "no resample of the 12 labels has this score"
 
@@ -340,6 +340,17 @@ def test_few_labels_have_no_interval(true, predicted, has_interval):
     assert found["value"] is not None
     assert (found["low"] is not None, found["high"] is not None) == (has_interval, has_interval)
     assert found.get("reason", "") == ("" if has_interval else "too few labels for an interval")
+
+
+@pytest.mark.parametrize(("positives", "has_interval"), [(1, False), (2, False), (10, True)])
+def test_few_labels_of_a_class_have_no_interval(positives, has_interval):
+    true = [1] * positives + [0] * 20
+    found = all_metrics("binary", true, np.linspace(0, 0.9, 20 + positives)[::-1])
+    assert found["rocauc"]["value"] == 1
+    for name in ("rocauc", "prauc"):
+        assert (found[name]["low"] is not None) == has_interval
+        assert ("too few labels" in found[name].get("reason", "")) != has_interval
+    assert found["accuracy"]["low"] is not None
 
 
 def test_counts_have_the_singular_of_one():

@@ -55,8 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the size of the store; Ctrl-C ends with status 130."""
     from slicegraph.data.datasets import prepare
-    from slicegraph.data.prepare import CHUNK_ROWS
+    from slicegraph.data.prepare import CHUNK_ROWS, label_formats
+    from slicegraph.data.table import open_table
 
+    formats = None
+    if Path(args.source).is_file():
+        if args.labels:
+            formats = label_formats(args.source, args.smiles, args.labels)
+        for warning in open_table(args.source, args.smiles, ()).warnings:
+            print(f"slicegraph: warning: {warning}", file=sys.stderr)
     try:
         result = prepare(
             args.source,
@@ -70,6 +77,7 @@ def run(args: argparse.Namespace) -> None:
             progress=True,
             restart=args.restart,
             root=args.root,
+            formats=formats,
             chunk_rows=CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows,
         )
     except KeyboardInterrupt:

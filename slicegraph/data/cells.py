@@ -221,6 +221,12 @@ class ColumnFormat:
         first = {number: word for word, number in reversed(self.words)}
         return tuple(first.get(number, str(number)) for number in range(max(first, default=-1) + 1))
 
+    def describe(self) -> str:
+        """Describe what is not a plain number: marks, percent signs and the words of classes."""
+        said = [describe_marks((self.decimal, self.thousands)), "percent" * self.percent]
+        said += [f"{word} = {number}" for word, number in self.words]
+        return ", ".join(filter(None, said))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
         return {**asdict(self), "words": [list(pair) for pair in self.words]}

@@ -33,6 +33,7 @@ _REMEMBERED = 500_000  # texts of all columns that are compared for repetition
 _STRAYS = 0.05  # of a column may be spelt in another way than the rest: those cells are bad
 _EXAMPLES, _SHOWN = 3, 30  # bad cells of a profile, columns in an error
 
+_IDENTIFIER, _COUNTS = "an identifier or condition, by its name", "it counts the rows"
 _PARTS, _MOLECULES = "the parts of a split", "it holds molecules"  # a reason, a problem
 
 _POSITIVE = {"active", "yes", "true", "positive", "pos", "y", "t", "+", "toxic", "high", "pass"}
@@ -411,7 +412,7 @@ class _Column:
         if self.repeated or count < 3:
             return ""
         if self.counting:
-            return "it counts the rows"
+            return _COUNTS
         dense = most - least < 2 * count
         return "unique whole numbers" if count >= 20 and (dense or least >= 1000) else ""
 
@@ -488,7 +489,7 @@ def _reason_of_name(name: str, integers: bool) -> str:
     if _CONDITION.fullmatch(" ".join(parts[0])):
         return "a condition, by its name"
     if any(words[-1] in ends or _ID_WORDS.intersection(words) for words in parts):
-        return "an identifier or condition, by its name"
+        return _IDENTIFIER
     return ""
 
 
@@ -541,6 +542,8 @@ def _hints(columns: Sequence[ColumnProfile], source: str) -> Iterator[str]:
 def profile_table(path: str | Path, smiles: str | None = None) -> TableProfile:
     """Read a table once and describe each of its columns; memory does not grow with the rows."""
     table = open_table(path, smiles, ())
+    if table.smiles in table.formulas:
+        raise ValueError(f"{Path(path).name!r}: column {table.smiles!r} has {FORMULAS}")
     own = table.columns.index(table.smiles) if table.smiles else 0
     names = [*table.columns[:own], *table.columns[own + 1 :]]
     limit = max(100, min(10_000, _REMEMBERED // max(len(names), 1)))
@@ -603,12 +606,18 @@ def choose_targets(
         *_aligned([(c.name, *c.facts(), c.reason) for c in passed]),
     ]
     useful = [c for c in passed if not c.problem and c.minimum < c.maximum and c.kind != "text"]
+    useful = [c for c in useful if c.distinct < c.numbers or not _is_numbering(c)]
     for column in [*good, *sorted(useful, key=lambda c: _rank(c.name))][:1]:
         lines.append(f"for example: {command} {flag} {quoted_names([column.name])}")
     many = [column.name for column in good if _rank(column.name) < 2]
     if len(many) > 1:
         lines.append(f"or for all: {command} {flag} {quoted_names(many)}")
     raise AmbiguousTargets("\n".join(lines))
+
+
+def _is_numbering(column: ColumnProfile) -> bool:
+    """Return whether whole numbers are identifiers by their name, or count the rows."""
+    return column.whole and column.reason in (_IDENTIFIER, _COUNTS)
 
 
 @lru_cache(1 << 12)

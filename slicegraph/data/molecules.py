@@ -76,7 +76,7 @@ def canonical_tautomer(mol: Chem.Mol) -> Chem.Mol:
     return enumerator.Canonicalize(_reread(mol))
 
 
-RULES = 2  # the version of the keys and steps: tables are prepared again when it changes
+RULES = 3  # the version of reading, keys and steps: tables are prepared again when it changes
 STEPS: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {
     "hydrogens": fold_hydrogens,
     "fragment": largest_fragment,

@@ -30,7 +30,7 @@ from tqdm import tqdm
 from slicegraph import __version__
 from slicegraph.data import store, table
 from slicegraph.data.cells import CENSORED, CensoredError, ColumnFormat, read_labels
-from slicegraph.data.columns import AmbiguousTargets, choose_targets, profile_table
+from slicegraph.data.columns import AmbiguousTargets, TableProfile, choose_targets, profile_table
 from slicegraph.data.pool import PROCESS_ENDED, WorkerDied, cores, ordered_map, run_alone
 from slicegraph.data.smiles import (
     OGB_CODES,
@@ -154,7 +154,10 @@ def prepare(
     job.chunk_rows, job.strict = chunk_rows, strict
     if progress:
         how = [" (guessed)" * one for one in (smiles is None, guessed)]
-        names = ", ".join(map(repr, job.table.labels)) or "none"
+        said = {
+            name: f" ({text})" for name in job.formats if (text := job.formats[name].describe())
+        }
+        names = ", ".join(f"{name!r}{said.get(name, '')}" for name in job.table.labels) or "none"
         columns = f"SMILES {job.table.smiles!r}{how[0]}, labels {names}{how[1]}"
         shown = columns if job.table.smiles else "SMILES and names, no labels"
         print(f"{path.name}: {shown}", file=sys.stderr)
@@ -194,10 +197,30 @@ def _choose_labels(
         (label,) = choose_targets(profile, None, command, "--labels")
     except AmbiguousTargets as error:
         raise AmbiguousTargets(f"{error}\nor for none: {command} --labels ''") from None
-    if count := profile[label].censored:
-        remedy = f"slicegraph train --data {shlex.quote(f'csv:{path}')} has --censored for them"
-        raise ValueError(f"{path.name!r}: {count:,} values of {label!r} are limits; {remedy}")
-    return (label,), {label: profile[label].format}
+    return (label,), _formats(path, profile, [label])
+
+
+def _formats(path: Path, profile: TableProfile, labels: Sequence[str]) -> dict[str, ColumnFormat]:
+    for label in labels:
+        if count := profile[label].censored:
+            remedy = f"slicegraph train --data {shlex.quote(f'csv:{path}')} has --censored for them"
+            raise ValueError(f"{path.name!r}: {count:,} values of {label!r} are limits; {remedy}")
+    return {label: profile[label].format for label in labels}
+
+
+def label_formats(
+    path: str | Path, smiles: str | None, labels: Sequence[str]
+) -> dict[str, ColumnFormat]:
+    """Return how the columns of labels are read, as `slicegraph train` does.
+
+    Values such as ``>10``, and a column that cannot be a label, are a `ValueError`; an empty column
+    has no format.
+    """
+    profile = profile_table(path, smiles)
+    filled = [label for label in labels if profile[label].kind != "empty"]
+    if filled:
+        choose_targets(profile, filled, "")
+    return _formats(Path(path), profile, filled)
 
 
 def write_graphs(

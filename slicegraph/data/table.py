@@ -62,6 +62,7 @@ _NOTHING = """<na> nd n.d. n.d n/d nt n.t. - -- --- . .. ? ?? \\n
 _NOT = ("determined", "tested", "available", "measured", "done", "applicable", "reported")
 GAPS = EMPTY | {*_NOTHING.split(), *(f"not {word}" for word in _NOT)}
 _REORDERED = "repeats the header in another order, in which the rows below are read"
+_RENAMED = "a header with other names: below it, columns that it does not name are gaps"
 _LARGEST = 3.4028234663852886e38  # of float32
 
 _SMILES_NAMES = ("smiles", "canonical_smiles", "isomeric_smiles", "can_smiles", "smi")
@@ -188,16 +189,27 @@ class _FieldTable(TableSource):
 
     def rows(self) -> Iterator[Row]:
         place, *labels = self._places
-        names = {*self._header}
+        names, width = {*self._header}, len(self._header)
+        usual = next((name for name in self._header if _has_usual_name([name])), None)
+        key = self._header.index(usual) if usual else place  # also if it is not asked for
         for fields, line, problem in self._records():
-            if problem is None and fields[place].strip().casefold() in names:
-                again = [field.casefold() for field in _clean_names(fields)]
+            if width in (place, *labels):
+                fields = [*fields, ""]
+            cells = () if problem else (fields[place], fields[key])
+            if any(cell.strip().casefold() in names for cell in cells):
+                again = [field.casefold() for field in _clean_names(fields[:width])]
                 if sorted(again) == sorted(self._header):  # files one after another
                     line, problem = line or ", ".join(fields), "repeats the header"
                     place, *labels = self._places
                     if again != self._header:
                         place, *labels = [again.index(self._header[k]) for k in self._places]
                         problem = _REORDERED
+                elif usual in again and len({*again}) == width and not any(map(_is_number, again)):
+                    line, problem = line or ", ".join(fields), _RENAMED
+                    found, names = [self._header[k] for k in self._places], names | {*again}
+                    place, *labels = [again.index(n) if n in again else width for n in found]
+                if problem:
+                    key = again.index(usual) if usual else place
             if problem is None:
                 yield Row(fields[place], tuple([fields[label] for label in labels]))
             else:
@@ -462,6 +474,7 @@ class _ParquetTable(_FieldTable):
         sample = [list(fields) for fields in islice(self._fields(names), _SAMPLE_ROWS)]
         self._set_columns(path, names, sample, smiles, labels)
         self._read = [names[place] for place in self._places]
+        self._header = [name.casefold() for name in self._read]
         self._places = list(range(len(self._read)))
 
     def _records(self) -> Iterator["_Record"]:
@@ -518,7 +531,6 @@ class _ExcelTable(_FieldTable):
         self.warnings = tuple(
             f"{lost[k]:,} cells of column {name!r} are read as gaps: they have {FORMULAS}"
             for k, name in named.items()
-            if k not in empty
         )
         try:
             self._set_columns(self._path, names, sample, smiles, labels)

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from slicegraph.data.pool import PROCESS_ENDED, ordered_map, run_halved
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.table import (
+    FORMULAS,
     NOT_TEXT,
     Chunk,
     Row,
@@ -100,6 +101,8 @@ class WholeTable(NamedTuple):
 def open_whole(path: str | Path, smiles: str | None = None) -> WholeTable:
     """Open a file of molecules; the SMILES column is guessed if it is not given."""
     first = open_table(path, smiles, labels=())
+    if first.smiles in first.formulas:
+        raise ValueError(f"{Path(path).name!r}: column {first.smiles!r} has {FORMULAS}")
     place = first.columns.index(first.smiles) if first.smiles else 0
     others = first.columns[:place] + first.columns[place + 1 :]
     return WholeTable(open_table(path, first.smiles, others), first.columns, place)

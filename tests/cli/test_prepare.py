@@ -61,6 +61,20 @@ def test_the_label_is_chosen_as_in_training_or_the_command_is_given(tmp_path, ca
     assert store.labels[:, 0].tolist() == [n % 2 for n in range(30)]
 
 
+def test_a_label_by_name_is_read_as_in_training(tmp_path, capsys):
+    rows = [["C" * (n + 1), f"{1234.5 * n:,.1f}", "yes" if n % 2 else "no"] for n in range(30)]
+    source = write_csv(tmp_path / "a.csv", rows, ["smiles", "nM", "active"])
+    command = ["prepare", str(source), "--labels", "nM,active", "--out", str(tmp_path / "store")]
+    assert main(command) == 0
+    labels = MoleculeStore(tmp_path / "store").labels
+    assert labels.tolist() == [[1234.5 * n, n % 2] for n in range(30)]
+    assert "'nM' (thousands separator ','), 'active' (yes = 1, no = 0)" in capsys.readouterr().err
+    limits = [[row[0], ">10" if row[2] == "no" else 7.5] for row in rows]
+    write_csv(source, limits, ["smiles", "nM"])
+    assert main(["prepare", str(source), "--labels", "nM", "--out", str(tmp_path / "b")]) == 2
+    assert "15 values of 'nM' are limits" in capsys.readouterr().err
+
+
 def test_no_labels_can_be_asked_for(source, tmp_path):
     assert main(["prepare", str(source), "--out", str(tmp_path / "store"), "--labels", ""]) == 0
     assert MoleculeStore(tmp_path / "store").labels.shape[1] == 0

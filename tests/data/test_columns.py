@@ -335,6 +335,15 @@ def test_measurements_are_listed_first_and_descriptors_last(tmp_path):
     ]
 
 
+def test_an_identifier_is_no_example(tmp_path):
+    path = table(tmp_path, ID=["17", "12", "31"], weight=["1.5", "2.5", "0.5"])
+    with pytest.raises(AmbiguousTargets, match=f"for example: {COMMAND} --targets weight"):
+        choose_targets(profile_table(path), None, COMMAND)
+    with pytest.raises(AmbiguousTargets) as error:
+        choose_targets(profile_table(table(tmp_path, ID=["17", "12", "31"])), None, COMMAND)
+    assert "for example" not in str(error.value)
+
+
 def test_a_constant_is_no_example(tmp_path):
     with pytest.raises(AmbiguousTargets) as error:
         choose_targets(profile_table(table(tmp_path, y=["5"] * 4)), None, COMMAND)

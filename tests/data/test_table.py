@@ -15,6 +15,7 @@ from rdkit import Chem
 from slicegraph.data import table as table_module
 from slicegraph.data.columns import profile_table
 from slicegraph.data.table import MAX_CHARACTERS, MAX_LINES, Row, cut, open_table, printable
+from slicegraph.predict.table import open_whole
 
 PLAIN = "smiles,gap\nCCO,1.5\nCC,2\n"
 _BLANK = re.compile(rb'[ \t]*|("[ \t]*"|[ \t]*)(,("[ \t]*"|[ \t]*))+')  # no row
@@ -92,6 +93,15 @@ def test_formulas_without_values_are_named(tmp_path):
     assert open_table(tmp_path / "a.xlsx").formulas == {"pIC50"}
     reason = profile_table(tmp_path / "a.xlsx")["pIC50"].reason
     assert reason == "formulas without saved values; open the file in Excel and save it"
+    (warning,) = profile_table(tmp_path / "a.xlsx").warnings
+    assert warning.startswith("2 cells of column 'pIC50' are read as gaps")
+
+
+def test_molecules_that_are_formulas_without_values_are_refused(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", S=[["smiles", "y"], ['="CC"', 1.5], ['="CO"', 2.5]])
+    for read in (profile_table, open_whole):
+        with pytest.raises(ValueError, match="column 'smiles' has formulas without saved values"):
+            read(path)
 
 
 def test_some_formulas_without_values_are_a_warning(tmp_path):
@@ -133,6 +143,27 @@ def test_rows_below_a_header_in_another_order_are_read_in_that_order(tmp_path):
     ]
     assert "in another order" in again.problem
     assert last_header.problem
+
+
+def test_a_header_with_other_names_does_not_mix_columns(tmp_path):
+    content = "smiles,logD,b\nCCO,1,2\nb,smiles,pIC50\n8,CC,9\nsmiles,pIC50,b\nC,7,6\n"
+    second = "smiles,logD,b\nCCO,1,2\nSmiles,pIC50,b\nCC,9,8\nsmiles,logD,b\nC,5,6\n"
+    for text, last in ((content, ("", "6")), (second, ("5", "6"))):
+        found = rows(tmp_path, text, labels=["logD", "b"])
+        assert [row.labels for row in found[::2]] == [("1", "2"), ("", "8"), last]
+        assert "a header with other names" in found[1].problem
+        assert [row.text for row in found[::2]] == ["CCO", "CC", "C"]
+    (tmp_path / "second.csv").write_text(second)
+    column = profile_table(tmp_path / "second.csv")["logD"]
+    assert (column.minimum, column.maximum, column.gaps, column.bad) == (1, 5, 1, 0)
+
+
+def test_a_label_that_is_the_name_of_its_column_is_no_header(tmp_path):
+    found = rows(tmp_path, "smiles,active\nCCO,active\nCC,inactive\n", labels=["active"])
+    assert [(row.labels, row.problem) for row in found] == [
+        (("active",), None),
+        (("inactive",), None),
+    ]
 
 
 def test_a_header_in_the_middle_is_no_row(tmp_path):
