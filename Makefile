@@ -34,7 +34,8 @@ test-extras:
 	$(MAKE) VENV=.venv-extras .venv-extras/installed-extras
 	.venv-extras/bin/pytest -rs tests/tasks tests/test_batches.py \
 		tests/benchmarks/test_attentions.py \
-		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py $(ARGS)
+		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py \
+		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
