@@ -183,7 +183,10 @@ def _not_trained_on(args: argparse.Namespace, data: "MoleculeDataset", own: bool
         print(f"note    {text}", file=sys.stderr)
     rejected = sum(one["count"] for one in summary.get("rejected", ()))
     rows = len(data.store) + data.store.meta["rejected"]
-    scored = f"{len(positions):,} of {rows:,} rows of {data.name} are scored"
+    labelled = int((~np.isnan(data.labels(positions))).any(1).sum())
+    scored = f"{labelled:,} of {rows:,} rows of {data.name} are scored"
+    if labelled < len(positions):  # limits have a label for training only
+        scored += f", {len(positions) - labelled:,} have no label to score against"
     print(f"{scored}, {rejected:,} cannot be used", file=sys.stderr)
     return positions
 

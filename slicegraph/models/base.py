@@ -1,7 +1,8 @@
 """What all models share: checked configurations, and saving and loading.
 
-A saved model is a folder with `config.json` and `model.safetensors`. The checkpoint of a run, which
-Lightning writes, holds the same configuration and weights. No pickled code is ever executed.
+A saved model is a folder with `config.json`, `model.safetensors` and a model card. A checkpoint of
+a run, which Lightning writes, holds the same configuration and weights. No pickled code is ever
+executed.
 """
 
 import dataclasses
@@ -11,14 +12,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+import torch_geometric
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from slicegraph import __version__
 from slicegraph.files import write_atomically
 from slicegraph.nn.layer import Layer
 
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
+CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+CARD_MARK = "<!-- written by slicegraph -->"  # a card without it is a user's
 _NUMBERS: dict[Any, Any] = {int: (int, "a whole number"), float: ((int, float), "a number")}
 ConfigType = TypeVar("ConfigType", bound="Config")
 ModelType = TypeVar("ModelType", bound="Model")
@@ -96,10 +100,13 @@ class Model(Layer):
         return make(cls.preset(name, *options, **overrides))
 
     def save(self, folder: str | Path) -> None:
-        """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`.
+        """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`, and
+        a model card, ``README.md``, of what the configuration tells. A run of ``slicegraph train``
+        replaces the card by one with the data, the split and the scores.
 
         Args:
-            folder: the folder to write to; created if it does not exist.
+            folder: the folder to write to; created if it does not exist. A ``README.md`` that
+                slicegraph has not written is left as it is.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,6 +115,51 @@ class Model(Layer):
         # The configuration comes last: a folder that has it is whole.
         config = {"model": model_name(self), **dataclasses.asdict(self.config)}
         write_atomically(folder / CONFIG_FILE, [(json.dumps(config, indent=2) + "\n").encode()])
+        card = folder / CARD_FILE
+        if not card.exists() or CARD_MARK in card.read_text("utf-8", "replace"):
+            write_atomically(card, [_card(self).encode()])
+
+
+def versions() -> str:
+    """Returns the versions that a model card states."""
+    return f"slicegraph {__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}"
+
+
+def _card(model: Model) -> str:
+    """Returns the card of a model whose training is not known."""
+    fields = dataclasses.asdict(model.config)
+    names = ("task", "unit", "class_names", "standardize", "mixer", "num_layers", "channels")
+    targets = ", ".join(fields.get("target_names", ())) or "targets without names"
+    facts = {"predicts": targets} | {name: fields.get(name) for name in names}
+    facts["parameters"] = f"{sum(p.numel() for p in model.parameters()):,}"
+    facts["made with"] = versions()
+    rows = [
+        f"| {name} | {', '.join(value) if isinstance(value, tuple) else value} |"
+        for name, value in facts.items()
+        if value
+    ]
+    text = f"""# {model_name(model)}: {targets}
+
+| | |
+|---|---|
+{chr(10).join(rows)}
+
+## Use
+
+```python
+from slicegraph.models import load
+
+model = load("model")  # this folder
+```
+
+## Limits
+
+The data, the split and the scores of the training are not recorded: the model was saved by
+`model.save`, not by a run of `slicegraph train`. Nothing is known of how well it predicts.
+
+{CARD_MARK}
+"""
+    return text
 
 
 def model_name(model: torch.nn.Module) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from slicegraph import __version__
 from slicegraph.metrics import TITLES, all_metrics, counted, number
+from slicegraph.models.base import CARD_MARK, versions
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning
@@ -232,7 +233,7 @@ def model_card(record: dict[str, Any], noun: str) -> str:
         "Standardisation": ", ".join(record["standardize"]) or "none",
         "Model": f"{record['preset']}, {record['parameters']:,} parameters",
         "Epoch": f"{record['epoch']}, chosen by {record['chosen_by']}",
-        "Made": f"{record['date']} with slicegraph {record['slicegraph']}",
+        "Made": f"{record['date']} with {versions()}",
     }
     table = [f"| {name} | {_cell(text)} |" for name, text in facts.items() if text]
     scores = []
@@ -255,6 +256,7 @@ def model_card(record: dict[str, Any], noun: str) -> str:
     lines = [f"# {targets} from {data['name']}", "", "| | |", "|---|---|", *table, ""]
     lines += ["## Test scores", "", "| target | score | value | interval |", "|---|---|---|---|"]
     lines += [*scores, "", "## Use", "", "```python", *use, "```", "", "## Limits", "", *limits]
+    lines += ["", CARD_MARK]
     return "\n".join(lines) + "\n"
 
 

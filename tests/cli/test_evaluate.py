@@ -114,6 +114,16 @@ def test_a_file_is_scored_on_the_columns_of_the_model(
     assert score == pytest.approx(expected, rel=1e-3)
 
 
+def test_limits_are_not_counted_as_scored(tmp_path, capsys):
+    rows = [[text, f"{'>' * (i % 4 == 0)}{i % 7}.5"] for i, text in enumerate(random_smiles(60))]
+    table = write_csv(tmp_path / "own.csv", rows, ["smiles", "number"])
+    folder = save_model(tmp_path / "model", target_names=("number",))
+    words = ["--data", f"csv:{table}", "--root", str(tmp_path), "--split", "all"]
+    assert main(["evaluate", str(folder), *words, "--censored", "loss"]) == 0
+    expected = "45 of 60 rows of csv:own.csv are scored, 15 have no label to score against"
+    assert expected in capsys.readouterr().err.replace(str(table), "own.csv")
+
+
 def test_the_options_of_a_file_are_those_of_the_data_set(tmp_path, own, capsys):
     folder = save_model(tmp_path / "model", target_names=())
     words = ["--data", f"csv:{own}", "--root", str(tmp_path)]

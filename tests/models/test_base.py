@@ -28,12 +28,33 @@ def test_a_loaded_model_predicts_the_same(tmp_path, mixer, dtype):
     assert torch.equal(loaded(random_graph(6)), model(random_graph(6)))
 
 
-def test_the_files_are_json_and_safetensors(tmp_path):
+def test_the_files_are_json_safetensors_and_a_card(tmp_path):
     GraphSliceformer.from_preset("mini", **SIZES).save(tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    names = ["README.md", "config.json", "model.safetensors"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["model"] == "GraphSliceformer"
     assert config["channels"] == 16
+
+
+def test_the_card_has_what_the_model_knows(tmp_path):
+    named = {"target_names": ("gap", "mu"), "num_targets": 2, "unit": "eV"}
+    model = GraphSliceformer.from_preset("mini", **SIZES, **named)
+    model.save(tmp_path)
+    card = (tmp_path / "README.md").read_text()
+    parameters = f"| parameters | {sum(p.numel() for p in model.parameters()):,} |"
+    texts = ["| predicts | gap, mu |", "| unit | eV |", parameters, f"torch {torch.__version__}"]
+    assert [text for text in [*texts, "are not recorded"] if text not in card] == []
+
+
+def test_a_card_of_the_user_is_kept(tmp_path):
+    model = GraphSliceformer.from_preset("mini", **SIZES)
+    model.save(tmp_path)
+    GraphSliceformer.from_preset("mini", **SIZES, unit="eV").save(tmp_path)
+    assert "| unit | eV |" in (tmp_path / "README.md").read_text()
+    (tmp_path / "README.md").write_text("# Mine\n")
+    model.save(tmp_path)
+    assert (tmp_path / "README.md").read_text() == "# Mine\n"
 
 
 INTERLEAVE = {"mixer": "sort", "order": "interleave"}

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from sklearn import metrics as peer
 from support.tiny_run import tiny_config, tiny_run, write_table
 
@@ -279,6 +280,7 @@ def test_the_model_has_a_card(classes):
     assert record["scores"]["test"] == classes.metrics["splits"]["test"]
     value = record["scores"]["test"]["class"]["accuracy"]["value"]
     texts = ["table.csv", record["data"]["sha256"], record["date"], slicegraph.__version__]
+    texts += [f"torch {torch.__version__}", "PyG "]
     texts += [f"| class | accuracy | {value:.3f} |", "train 36, valid 27, test 27", "## Limits"]
     assert [text for text in texts if text not in card] == []
     assert str(classes.folder.parent) not in card
