@@ -1,8 +1,8 @@
-# slicegraph with all commands, on CPUs:
+# slicegraph with all commands:
 #   docker build -t slicegraph .
 #   docker run --rm -v "$PWD:/work" --user "$(id -u):$(id -g)" slicegraph check my.csv
-# For NVIDIA GPUs: docker build --build-arg TORCH_INDEX=https://pypi.org/simple -t slicegraph .
-# and docker run --gpus all ...
+# With --build-arg PIP_EXTRA_INDEX_URL=... (PyTorch's index of CPU wheels) the image has no CUDA and is
+# smaller. For NVIDIA GPUs: docker run --gpus all ...
 FROM python:3.12-slim AS build
 
 # The C++ kernels are compiled here; the compiler is not in the final image.
@@ -11,12 +11,11 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends g++ \
     && rm -rf /var/lib/apt/lists/*
 
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ARG PIP_EXTRA_INDEX_URL=
 RUN python -m venv /opt/slicegraph
 WORKDIR /source
 COPY . .
-RUN /opt/slicegraph/bin/pip install --no-cache-dir -c constraints.txt \
-        --extra-index-url "$TORCH_INDEX" ".[all]" \
+RUN /opt/slicegraph/bin/pip install --no-cache-dir -c constraints.txt ".[all]" \
     && /opt/slicegraph/bin/python -c \
         "from slicegraph.ops.operator import problem; assert problem('cpu', 'cpu') is None"
 
