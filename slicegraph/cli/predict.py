@@ -60,6 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Predict; exit with status 3 if a row has no prediction, 130 after Ctrl-C."""
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers {args.workers}, expected at least 1")
     if len(args.inputs) == 1 and any(Path(args.inputs[0]).glob("*.parquet")):
         if _predict_folder(Path(args.inputs[0]), args):
             raise SystemExit(SOME_BAD)
@@ -130,6 +132,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     """Write the table; return the number of rows with an error, 0 except in the first process."""
     from slicegraph.data.pool import cores
     from slicegraph.files import write_atomically
+    from slicegraph.metrics import counted
     from slicegraph.predict import table as tables
     from slicegraph.predict.distributed import process_group
 
@@ -139,8 +142,6 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
             check_new_file(Path(args.out), args.force)
         model = load_molecule_model(args)
         table = tables.open_whole(file, args.smiles)
-        if args.workers is not None and args.workers < 1:
-            raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
         predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
@@ -150,9 +151,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
                 return 0
             for note in table.source.notes:
                 print(f"{file.name}: {note}", file=sys.stderr)
-            written = tables.PredictedTable(
-                model.config, table, _DELIMITERS[ending.removesuffix(".gz")]
-            )
+            delimiter = _DELIMITERS[ending.removesuffix(".gz")]
+            written = tables.PredictedTable(model.config, table, delimiter)
             blocks = written.blocks(tables.with_bar(table.source, file.name, predicted))
             if ending.endswith(".gz"):
                 blocks = tables.compressed(blocks)
@@ -163,8 +163,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
                 write_atomically(Path(args.out), blocks)
     where = "standard output" if args.out == "-" else args.out
     counts = f"{written.errors:,} with an error, {written.warnings:,} with a warning"
-    rows = f"{written.rows:,} row{'s' * (written.rows != 1)}"
-    print(f"{rows} in {where}, {counts}", file=sys.stderr)
+    print(f"{counted(written.rows, 'rows')} in {where}, {counts}", file=sys.stderr)
     return written.errors
 
 
@@ -175,8 +174,6 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
 
     if args.out is None:
         raise ValueError("--out is missing: a folder to write to")
-    if args.workers is not None and args.workers < 1:
-        raise ValueError(f"--workers {args.workers}, expected at least 1")
     smiles = args.smiles
     for part in sorted(folder.glob("*.parquet"))[:1]:
         smiles = open_table(part, smiles, labels=()).smiles
