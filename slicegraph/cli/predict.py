@@ -60,8 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Predict; exit with status 3 if a row has no prediction, 130 after Ctrl-C."""
-    if args.workers is not None and args.workers < 1:
-        raise ValueError(f"--workers {args.workers}, expected at least 1")
     if len(args.inputs) == 1 and any(Path(args.inputs[0]).glob("*.parquet")):
         if _predict_folder(Path(args.inputs[0]), args):
             raise SystemExit(SOME_BAD)
@@ -142,6 +140,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
             check_new_file(Path(args.out), args.force)
         model = load_molecule_model(args)
         table = tables.open_whole(file, args.smiles)
+        if args.workers is not None and args.workers < 1:
+            raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
         predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
@@ -174,6 +174,8 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
 
     if args.out is None:
         raise ValueError("--out is missing: a folder to write to")
+    if args.workers is not None and args.workers < 1:
+        raise ValueError(f"--workers {args.workers}, expected at least 1")
     smiles = args.smiles
     for part in sorted(folder.glob("*.parquet"))[:1]:
         smiles = open_table(part, smiles, labels=()).smiles
