@@ -71,11 +71,6 @@ class Checksums:
 
     What is known is kept in a JSON file, if that can be written; `save` writes it. A file that is
     younger than two seconds is not remembered: another change could leave it with the same times.
-
-    Example:
-        >>> known = Checksums(folder / "checksums.json")
-        >>> known.of(folder / "atoms.npy")  # reads the file
-        >>> known.of(folder / "atoms.npy")  # does not
     """
 
     def __init__(self, memory: Path) -> None:
@@ -108,14 +103,8 @@ class Checksums:
 def folder_lock(path: str | Path, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the lock file `path`, which is removed afterwards.
 
-    The system releases the lock when the process is killed.
-
-    Raises:
-        FolderBusy: another process holds the lock for more than `patience` seconds.
-
-    Example:
-        >>> with folder_lock(folder / "prepare.lock"):
-        ...     pass  # no other process is here
+    The system releases the lock when the process is killed. A `FolderBusy` is raised if another
+    process holds it for more than `patience` seconds.
     """
     from filelock import FileLock, Timeout  # which saving a model does not need
 

@@ -167,15 +167,12 @@ def _spearman(true: np.ndarray, predicted: np.ndarray) -> Resampled:
     both = _Sorted(true), _Sorted(predicted)
 
     def score(weights: np.ndarray) -> np.ndarray:
-        ranks = []
-        for one in both:
-            sums = one.sums(weights)  # equal values have the mean of their ranks
-            ranks.append(
-                (np.cumsum(sums, 1) - sums / 2 - weights.sum(1)[:, None] / 2)[:, one.place]
-            )
-        x, y = ranks
-        products = [np.einsum("rn,rn,rn->r", weights, a, b) for a, b in ((x, y), (x, x), (y, y))]
-        return products[0] / np.sqrt(products[1] * products[2])
+        middle = weights.sum(1)[:, None] / 2
+        sums = [one.sums(weights) for one in both]  # equal values have the mean of their ranks
+        ranks = [np.cumsum(own, 1) - own / 2 - middle for own in sums]
+        x, y = (own[:, one.place] for own, one in zip(ranks, both, strict=True))
+        xy, xx, yy = (np.einsum("rn,rn,rn->r", weights, a, b) for a, b in ((x, y), (x, x), (y, y)))
+        return xy / np.sqrt(xx * yy)
 
     return score
 
@@ -238,9 +235,7 @@ class _Sorted:
     def __init__(self, values: np.ndarray) -> None:
         self.order = np.argsort(values, kind="stable")
         self.starts = np.flatnonzero(np.diff(values[self.order], prepend=-np.inf) > 0)
-        self.place = np.empty(len(values), np.int64)  # of each value among the different ones
-        counts = np.diff(self.starts, append=len(values))
-        self.place[self.order] = np.repeat(np.arange(len(self.starts)), counts)
+        self.place = np.unique(values, return_inverse=True)[1]  # among the different ones
 
     def sums(self, weights: np.ndarray) -> np.ndarray:
         return np.add.reduceat(weights[:, self.order], self.starts, axis=1)
@@ -254,15 +249,13 @@ SCORES: dict[str, dict[str, Score]] = {
 TITLES = {"mae": "MAE", "rmse": "RMSE", "r2": "R²", "spearman": "Spearman", "rocauc": "ROC-AUC"}
 TITLES |= {"prauc": "PR-AUC", "mcc": "MCC", "accuracy": "accuracy"}
 _UNDEFINED = {
+    **dict.fromkeys(("rocauc", "prauc"), "the {n} labels are not of every class"),
     "r2": "all {n} labels are equal",
     "spearman": "all {n} labels or predictions are equal",
-    "rocauc": "the {n} labels are not of every class",
-    "prauc": "the {n} labels are not of every class",
     "mcc": "all {n} labels are of one class",
 }
 _MOST_WEIGHTS, _WEIGHTS_AT_ONCE, _LEAST_RESAMPLES = 10_000_000, 2_000_000, 100
 _MOST_ROWS = 100_000  # that are resampled; the interval of more is scaled by the square root
-_TOO_FEW = "too few labels for an interval"
 _LEAST_LABELS, _LEAST_OF_CLASS = 3, 2  # for any interval
 _FEW_LABELS = 10  # of each class, for an interval of zero width
 
@@ -330,19 +323,19 @@ def all_metrics(
         resampled = np.concatenate(drawn_values)
         if n > _MOST_ROWS:  # a score of n rows varies less than that of some of them
             resampled = value + (resampled - middle) * np.sqrt(_MOST_ROWS / n)
-        reason, low, high = "", None, None
         few = n if name == "accuracy" else fewest
+        low = high = None
         if not np.isnan(resampled).all():
             low, high = map(float, np.nanpercentile(resampled, [2.5, 97.5]))
+        found[name] = {"value": float(value), "low": None, "high": None}
         if name == "mcc" and len(np.unique(_classes(values))) == 1:
-            reason = "all predictions are of one class"
+            found[name]["reason"] = "all predictions are of one class"
         elif low is None:
-            reason = f"no resample of the {n} labels has this score"
+            found[name]["reason"] = f"no resample of the {n} labels has this score"
         elif n < _LEAST_LABELS or few < _LEAST_OF_CLASS or (low == high and few < _FEW_LABELS):
-            reason = _TOO_FEW
-        found[name] = {"value": float(value), "low": low, "high": high}
-        if reason:
-            found[name] |= {"low": None, "high": None, "reason": reason}
+            found[name]["reason"] = "too few labels for an interval"
+        else:
+            found[name] |= {"low": low, "high": high}
     return found
 
 

@@ -15,7 +15,7 @@ from support.molecule_tables import random_smiles
 from support.small_models import save_model, small_model
 
 from slicegraph.cli import main
-from slicegraph.predict import BatchPredictor, batches, load_predictor
+from slicegraph.predict import BatchPredictor, batches, load_predictor, predictor
 from slicegraph.predict.table import value_columns
 
 SMILES = ["CCO", "C1CC", None, "c1ccccc1", "", "[Na+].[Cl-]"]
@@ -170,9 +170,9 @@ def test_a_text_that_ended_its_process_costs_itself_alone(model, tmp_path, monke
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "part-00.parquet.host-1-abc.draft").touch()  # of the process that died
     texts = pd.read_parquet(tmp_path / "in" / "part-00.parquet")["smiles"]
-    read_graph = batches.read_graph
+    read_graph = predictor.read_graph
     monkeypatch.setattr(
-        batches, "read_graph", lambda t, s: os._exit(1) if t == texts[7] else read_graph(t, s)
+        predictor, "read_graph", lambda t, s: os._exit(1) if t == texts[7] else read_graph(t, s)
     )
     assert predict_folder(model, tmp_path / "in", "--out", tmp_path / "out") == 3
     (path,) = (tmp_path / "out").iterdir()

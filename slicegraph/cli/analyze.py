@@ -120,9 +120,8 @@ def _samples(models: Mapping[str, Any], args: argparse.Namespace) -> "Samples":
         return analysis_samples(models, args)
     asked = args.task or (args.data[0] if args.data else None)
     if args.task is not None or asked in TASKS:
-        raise ValueError(
-            f"{args.model} is a model of molecules, and {asked} is a task of sequences or images"
-        )
+        task = f"{asked} is a task of sequences or images"
+        raise ValueError(f"{args.model} is a model of molecules, and {task}")
     return _molecules(models, args)
 
 
@@ -136,9 +135,8 @@ def _molecules(models: Mapping[str, Any], args: argparse.Namespace) -> "Samples"
     if texts is None:
         settings = settings_of_run(Path(args.model))
         if settings is None:
-            raise ValueError(
-                f"--data is missing: {args.model} is not in the folder of a run; name a data set"
-            )
+            where = f"{args.model} is not in the folder of a run"
+            raise ValueError(f"--data is missing: {where}; name a data set")
         texts = [settings.data]
     name = texts[0]
     own = name.startswith("csv:")
@@ -169,10 +167,8 @@ def _smiles(models: Mapping[str, Any], texts: Sequence[str]) -> "Samples":
     for text in texts:
         graph = read_graph(text, steps)
         if isinstance(graph, str):
-            raise ValueError(
-                f"--data {text!r} is neither a data set (`slicegraph datasets` lists them) nor a "
-                f"SMILES: {graph}"
-            )
+            listed = "neither a data set (`slicegraph datasets` lists them) nor a SMILES"
+            raise ValueError(f"--data {text!r} is {listed}: {graph}")
         graphs.append(graph)
     return Samples(
         lambda numbers: (collate_graphs([graphs[number] for number in numbers]),),

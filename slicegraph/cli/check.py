@@ -33,8 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("data, as in `slicegraph train`")
     for field in fields(TrainConfig):
         if field.name in TABLE_ONLY:
-            flags = [_flag(field.name)]
-            flags += ["--target"] if field.name == "targets" else []
+            flags = [_flag(field.name), *(["--target"] if field.name == "targets" else [])]
             text = field.metadata["help"].rpartition("csv: ")[2].replace("%", "%%")
             several = str(field.type).startswith("tuple")
             options: dict[str, Any] = {"dest": field.name, "metavar": "A,B" if several else "X"}
@@ -73,8 +72,7 @@ def _is_check(page: Path) -> bool:
 def page_stem(file: str) -> str:
     """Return the name of a table without its folder and its endings."""
     path = Path(file)
-    path = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    return path.stem
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
 
 
 def _flag(name: str) -> str:

@@ -111,9 +111,9 @@ def _chosen(
     from slicegraph.data.datasets import load_dataset
     from slicegraph.data.datasets.csv import PREFIX
 
-    given: dict[str, Any] = {"smiles": args.smiles, "targets": args.target, "metric": args.metric}
-    given |= {"censored": args.censored}
-    given = {name: value for name, value in given.items() if value is not None}
+    asked: dict[str, Any] = {"smiles": args.smiles, "targets": args.target, "metric": args.metric}
+    asked["censored"] = args.censored
+    given = {name: value for name, value in asked.items() if value is not None}
     if not args.data.startswith(PREFIX):
         data = load_dataset(args.data, args.root, **given)
         arguments.check_fit(config, data)
@@ -149,8 +149,7 @@ def _not_trained_on(args: argparse.Namespace, data: "MoleculeDataset", own: bool
 
     from slicegraph.train.run_folder import molecules_of_run
 
-    everything, keys = data.splits[ALL], np.asarray(data.keys)
-    positions = everything
+    positions = everything = data.splits[ALL]
     known = molecules_of_run(args.model)
     if known is None:
         if args.split not in (None, ALL):
@@ -165,7 +164,7 @@ def _not_trained_on(args: argparse.Namespace, data: "MoleculeDataset", own: bool
         if args.split not in (*known, ALL):
             listed = ", ".join((*known, ALL))
             raise ValueError(f"{args.model} has no split {args.split!r}, expected {listed}")
-        own_keys = keys[everything]
+        own_keys = np.asarray(data.keys)[everything]
         found = {name: np.isin(own_keys, part) for name, part in known.items()}
         if args.split == ALL:
             trained = {name: found[name] for name in ("train", "valid") if name in found}
@@ -175,8 +174,7 @@ def _not_trained_on(args: argparse.Namespace, data: "MoleculeDataset", own: bool
                 warn(f"left out, because the run has seen these molecules: {counts}")
         else:
             positions = everything[found[args.split]]
-            missing = len(np.setdiff1d(known[args.split], own_keys))
-            if missing:
+            if missing := len(np.setdiff1d(known[args.split], own_keys)):
                 warn(f"{missing:,} molecules of split {args.split!r} are not in {data.name}")
     summary = data.summary or {}
     for text in summary.get("notes", ()):

@@ -130,6 +130,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     """Write the table; return the number of rows with an error, 0 except in the first process."""
     from slicegraph.data.pool import cores
     from slicegraph.files import write_atomically
+    from slicegraph.metrics import counted
     from slicegraph.predict import table as tables
     from slicegraph.predict.distributed import process_group
 
@@ -150,9 +151,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
                 return 0
             for note in table.source.notes:
                 print(f"{file.name}: {note}", file=sys.stderr)
-            written = tables.PredictedTable(
-                model.config, table, _DELIMITERS[ending.removesuffix(".gz")]
-            )
+            delimiter = _DELIMITERS[ending.removesuffix(".gz")]
+            written = tables.PredictedTable(model.config, table, delimiter)
             blocks = written.blocks(tables.with_bar(table.source, file.name, predicted))
             if ending.endswith(".gz"):
                 blocks = tables.compressed(blocks)
@@ -163,8 +163,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
                 write_atomically(Path(args.out), blocks)
     where = "standard output" if args.out == "-" else args.out
     counts = f"{written.errors:,} with an error, {written.warnings:,} with a warning"
-    rows = f"{written.rows:,} row{'s' * (written.rows != 1)}"
-    print(f"{rows} in {where}, {counts}", file=sys.stderr)
+    print(f"{counted(written.rows, 'rows')} in {where}, {counts}", file=sys.stderr)
     return written.errors
 
 

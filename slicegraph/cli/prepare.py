@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the size of the store; Ctrl-C ends with status 130."""
     from slicegraph.data.datasets import prepare
-    from slicegraph.data.prepare import CHUNK_ROWS, label_formats
+    from slicegraph.data.prepare import label_formats
     from slicegraph.data.table import open_table
 
     formats = None
@@ -65,21 +65,12 @@ def run(args: argparse.Namespace) -> None:
         for warning in open_table(args.source, args.smiles, ()).warnings:
             print(f"slicegraph: warning: {warning}", file=sys.stderr)
     try:
-        result = prepare(
-            args.source,
-            args.out,
-            smiles=args.smiles,
-            labels=args.labels,
-            workers=args.workers,
-            strict=args.strict,
-            canonical=not args.keep_order,
-            unlabelled=args.unlabelled,
-            progress=True,
-            restart=args.restart,
-            root=args.root,
-            formats=formats,
-            chunk_rows=CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows,
-        )
+        names = ("smiles", "labels", "workers", "strict", "unlabelled", "restart", "root")
+        options = {name: getattr(args, name) for name in names}
+        options |= {"canonical": not args.keep_order, "progress": True, "formats": formats}
+        if args.chunk_rows is not None:
+            options["chunk_rows"] = args.chunk_rows
+        result = prepare(args.source, args.out, **options)
     except KeyboardInterrupt:
         kept = f"finished work is kept in {args.out!r}; the same command goes on from there"
         print(f"slicegraph: stopped; {kept}", file=sys.stderr)

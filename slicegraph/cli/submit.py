@@ -47,16 +47,16 @@ def run(args: argparse.Namespace) -> None:
 
     if Path(args.out).exists() and not Path(args.out).is_dir():
         raise ValueError(f"--out {args.out} is a file, expected a folder")
-    models = [_load(args, path) for path in args.models]
+    options = vars(args)
+    models = [load_molecule_model(argparse.Namespace(**options, model=m)) for m in args.models]
     data = load_dataset(args.data, args.root)
     for model in models:
         check_fit(model.config, data)
     tests = [name for name in data.splits if name.startswith("test")]
     split = args.split or tests[0]
     if split not in tests:
-        raise ValueError(
-            f"split {split!r} of {data.name} is not submitted, expected {', '.join(tests)}"
-        )
+        known = ", ".join(tests)
+        raise ValueError(f"split {split!r} of {data.name} is not submitted, expected {known}")
     positions = data.splits[split]
     with tempfile.TemporaryDirectory() as folder:
         # Try the writer with zeros first: an error appears before hours of prediction.
@@ -73,10 +73,6 @@ def run(args: argparse.Namespace) -> None:
     device = device_name(models[0].head.weight.device)
     print(f"inference   {seconds:,.1f} s on {device}, from prepared molecules")
     print(f"valid       {_valid_score(args, models, data)}")
-
-
-def _load(args: argparse.Namespace, path: str) -> "MoleculePredictor":
-    return load_molecule_model(argparse.Namespace(**vars(args), model=path))
 
 
 def _mean(
@@ -114,7 +110,6 @@ def _valid_score(
         if settings is not None and settings.trains_on_valid:
             return f"no score: {path} was trained on it"
     positions = data.splits["valid"]
-    data.evaluator.update(
-        data.labels(positions), _mean(models, data, positions, args.batch_size)[:, None]
-    )
+    y_pred = _mean(models, data, positions, args.batch_size)
+    data.evaluator.update(data.labels(positions), y_pred)
     return f"{data.evaluator.name} {data.evaluator.compute():.4f} {data.task.unit}"

@@ -137,7 +137,7 @@ def _read_number(text: str) -> tuple[str, Style] | None:
 
 
 def _bound(mark: re.Match[str] | None) -> int:
-    return 0 if not mark else 1 if mark["above"] else -1 if mark["below"] else 0
+    return bool(mark["above"]) - bool(mark["below"]) if mark else 0
 
 
 def sign_of(text: str) -> int:
@@ -160,24 +160,17 @@ def _problem(number: str) -> str:
 class ColumnFormat:
     """How the texts of one column become numbers.
 
-    Args:
-        decimal: the decimal mark, ``.`` or ``,``.
-        thousands: the separator of thousands; none, or one of ``, . '`` and a blank.
-        percent: whether the numbers have a percent sign; ``45 %`` is 45.
-        words: words in small letters and the number of their class, which may have several; the
-            most frequent one comes first.
-        censored: what becomes of ``>10`` and ``<0.1``: an error ("stop"), a gap ("drop"), the
-            number itself ("value"), or a bound for the loss ("loss").
-
     Example:
         >>> ColumnFormat(decimal=",", thousands=".").read("> 1.234,5")
         (1234.5, 1)
     """
 
-    decimal: str = "."
-    thousands: str = ""
-    percent: bool = False
+    decimal: str = "."  # the decimal mark, or ","
+    thousands: str = ""  # the separator of thousands: none, or one of , . ' and a blank
+    percent: bool = False  # whether the numbers have a percent sign; "45 %" is 45
+    # Words in small letters and the number of their class, whose most frequent word comes first.
     words: tuple[tuple[str, int], ...] = ()
+    # What becomes of ">10": an error, a gap ("drop"), the number, or a bound for the loss.
     censored: str = "stop"
 
     def __post_init__(self) -> None:
@@ -254,16 +247,16 @@ def read_labels(
     """
     values, errors = [], []
     for text, name in zip(texts, names, strict=True):
-        value, problem = math.nan, None
-        if name not in formats:
-            value, problem = plain_number(text)
-        else:
+        if name in formats:
+            value = math.nan
             try:
                 value = formats[name].label(text)
             except ValueError as error:
                 errors.append(type(error)(f"{name} = {text!r} {error}"))
-        if problem:
-            raise ValueError(f"{name} = {text!r} {problem}")
+        else:
+            value, problem = plain_number(text)
+            if problem:
+                raise ValueError(f"{name} = {text!r} {problem}")
         values.append(value)
     for found in errors:
         if isinstance(found, CensoredError) or all(value != value for value in values):

@@ -88,10 +88,6 @@ class AmbiguousTargets(ValueError):
     """A table with no obvious target; the message lists the candidates and gives the command."""
 
 
-def _two_ways(seen: "_Seen") -> str:
-    return f"{seen.text!r} (row {seen.row}) can be read in two ways"
-
-
 @dataclass(frozen=True)
 class ColumnProfile:
     """What is in a column; of a column of labels ``gaps + numbers + bad == rows``."""
@@ -124,8 +120,8 @@ class ColumnProfile:
         if self.numbers and not words and not self.problem:
             what = f"{self.minimum:.6g} to {self.maximum:.6g}"
         share = 100 * self.gaps / max(self.rows, 1)
-        shown = "no gaps" if not self.gaps else f"{share:.0f} % gaps" if share >= 1 else "<1 % gaps"
-        return self.kind, what, shown
+        gaps = f"{share:.0f} %" if share >= 1 else "<1 %" if self.gaps else "no"
+        return self.kind, what, f"{gaps} gaps"
 
 
 @dataclass(frozen=True)
@@ -165,6 +161,9 @@ class _Seen:
     maximum: float = -math.inf
     total: int = 0
     whole: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.text!r} (row {self.row})"
 
 
 class _Column:
@@ -265,12 +264,7 @@ class _Column:
         return mostly and self._marks("", False)[0][0] == ","
 
     def profile(self, delimiter: str, commas: bool) -> ColumnProfile:
-        """Decide what the column is.
-
-        Args:
-            delimiter: that of the fields; semicolons are used where commas are decimal.
-            commas: whether a column of the table has decimal commas.
-        """
+        """Decide what the column is; with `commas`, a column of the table has decimal commas."""
         if any({*word} == {"+"} for word in self.words) and not self.kinds["number"]:
             self.kinds["gap"] -= self.dashes  # a dash is the opposite of +
             self.words += Counter({"-": self.dashes})
@@ -286,29 +280,23 @@ class _Column:
             many=len(self.texts) > self.limit,
             words=dict(self.words),
         )
-        found = self._decide(found, filled, delimiter, commas)
+        if not filled:
+            found = replace(found, reason="no values", problem="it has no values")
+        elif 2 * self.kinds["date"] > filled:
+            found = replace(found, kind="date", reason="dates", problem="it holds dates")
+        elif known := self._known_words(filled):
+            reason = "one value only" if len({*known.values()}) == 1 else ""
+            pairs = sorted(known.items(), key=lambda own: (-own[1], -self.words[own[0]], own[0]))
+            found = self._classes(found, pairs, _reason_of_name(self.name, True) or reason)
+        elif 2 * self.kinds["number"] > filled:
+            found = self._numbers(found, *self._marks(delimiter, commas))
+        else:
+            found = self._text(found)
         if self.meant and not found.problem:
             gaps = [f"{count:,} x {text!r}" for text, count in self.meant.most_common(5)]
-            note = "; ".join([*filter(None, [found.note]), f"{', '.join(gaps)} are gaps"])
-            return replace(found, note=note)
+            notes = filter(None, [found.note, f"{', '.join(gaps)} are gaps"])
+            return replace(found, note="; ".join(notes))
         return found
-
-    def _decide(
-        self, found: ColumnProfile, filled: int, delimiter: str, commas: bool
-    ) -> ColumnProfile:
-        if not filled:
-            return replace(found, reason="no values", problem="it has no values")
-        if 2 * self.kinds["date"] > filled:
-            return replace(found, kind="date", reason="dates", problem="it holds dates")
-        if known := self._known_words(filled):
-            reason = "one value only" if len({*known.values()}) == 1 else ""
-            pairs = sorted(
-                known.items(), key=lambda pair: (-pair[1], -self.words[pair[0]], pair[0])
-            )
-            return self._classes(found, pairs, _reason_of_name(self.name, True) or reason)
-        if 2 * self.kinds["number"] > filled:
-            return self._numbers(found, *self._marks(delimiter, commas))
-        return self._text(found)
 
     def _numbers(
         self, found: ColumnProfile, marks: Marks, note: str, problem: str
@@ -335,7 +323,7 @@ class _Column:
         reason = _reason_of_name(self.name, whole)
         if whole and not problem:
             reason = reason or self._numbering(least, most)
-        two = whole and least == 0 and most == 1
+        two = whole and (least, most) == (0, 1)
         if two and flagged_part(self.name) is not None:
             reason = _PARTS
         one = f"one value only ({least:g}), so that no split can help" if least == most else ""
@@ -384,14 +372,14 @@ class _Column:
         best = fitting[0]  # the plainest of those that read most
         if counts[best] < (1 - _STRAYS) * self.kinds["number"]:
             seen = {style.fits(best): s for style, s in self.styles.items() if any(style[:2])}
-            both = " and ".join(f"{s.text!r} (row {s.row})" for s in seen.values())
+            both = " and ".join(map(str, seen.values()))
             return best, "", f"it mixes spellings of numbers, {both}; write all in one way"
         point, comma = (self.styles.get(Style(mark, mark, either=True)) for mark in ".,")
         if best == MARKS[0] or len(fitting) == 1 or not comma:
             if not point or Style(".") in self.styles or best[0] == "," or not commas:
                 return best, describe_marks(best), ""
-            why = "as other columns have decimal commas"
-            return best, "", f"{_two_ways(point)}, {why}; write it without a separator of thousands"
+            why = "can be read in two ways, as other columns have decimal commas"
+            return best, "", f"{point} {why}; write it without a separator of thousands"
         smaller, value = self.styles.get(Style()), read_cell(comma.text).value
         if (delimiter == ";" or commas) and not point:
             why = "other columns have it" if commas else "semicolons separate the fields"
@@ -400,8 +388,8 @@ class _Column:
         # 567 beside 7,467 is a number below a thousand; 5 may be 5,000 with a decimal comma.
         few = not smaller or smaller.maximum < max(100, comma.maximum)
         if few or point or Style(plain="4") in self.styles:
-            remedy = "write it without a comma, in the whole column"
-            return best, "", f"{_two_ways(comma)}, {1000 * value:.0f} or {value:g}; {remedy}"
+            ways = f"can be read in two ways, {1000 * value:.0f} or {value:g}"
+            return best, "", f"{comma} {ways}; write it without a comma, in the whole column"
         return best, f"{describe_marks(best)} ({comma.text} is {1000 * value:.0f})", ""
 
     def _numbering(self, least: float, most: float) -> str:
@@ -504,15 +492,12 @@ def _warnings(columns: Iterable[ColumnProfile]) -> Iterator[str]:
                 " the relation before the value (>10)"
             )
         if column.doubt and not column.reason:
-            remedy = "empty these cells if they mean missing"
-            yield f"column {column.name!r} {column.doubt}; {remedy}"
+            yield f"column {column.name!r} {column.doubt}; empty these cells if they mean missing"
         units = {re.sub("^[µμ]", "u", word) for word in column.words}
         if len(units) > 1 and _UNIT_NAME.fullmatch(plain_name(column.name)):
             listed = ", ".join(re.sub("^([pnum]?)m$", r"\1M", unit) for unit in sorted(units)[:6])
-            yield (
-                f"the values are in different units (column {column.name!r}: {listed}) and are read"
-                " as they are; convert them to one unit"
-            )
+            which = f"the values are in different units (column {column.name!r}: {listed})"
+            yield f"{which} and are read as they are; convert them to one unit"
 
 
 def split_word(text: str) -> str:
@@ -529,10 +514,11 @@ def flagged_part(name: str) -> int | None:
 
 def _hints(columns: Sequence[ColumnProfile], source: str) -> Iterator[str]:
     """Yield which columns could be the split or the molecules, with the flags."""
-    for name, kind, reason in [(column.name, column.kind, column.reason) for column in columns]:
-        if reason == _PARTS:
+    for column in columns:
+        name = column.name
+        if column.reason == _PARTS:
             yield f"column {name!r} looks like a split: --split {shlex.quote(f'column:{name}')}"
-        if kind == "date":
+        if column.kind == "date":
             yield f"column {name!r} has dates: --split {shlex.quote(f'time:{name}')}"
     others = [repr(column.name) for column in columns if column.problem == _MOLECULES]
     if others and source:
@@ -581,11 +567,7 @@ def choose_targets(
 ) -> tuple[str, ...]:
     """Return the targets: those given, or the only column that can be one.
 
-    Args:
-        profile: the table.
-        given: the names of the targets, None to choose.
-        command: the command so far, which errors complete with `flag`.
-        flag: the option that names targets.
+    An `AmbiguousTargets` lists the candidates, and completes the `command` with `flag`.
     """
     for name in given or ():
         if problem := profile[name].problem:
@@ -598,26 +580,23 @@ def choose_targets(
     passed = [column for column in profile.columns if column.reason not in ("", "molecules")]
     good = [column for column in found if not column.problem]
     several = f"{len(found)} columns can be the target, name one or more:"
-    none = "no column is obviously the target"
     lines = [
-        f"{profile.file!r}: {several if len(found) > 1 else none}",
+        f"{profile.file!r}: {several if len(found) > 1 else 'no column is obviously the target'}",
         *_aligned([(c.name, *c.facts(), c.problem or c.note) for c in found]),
         *(["passed over:"] if passed else []),
         *_aligned([(c.name, *c.facts(), c.reason) for c in passed]),
     ]
     useful = [c for c in passed if not c.problem and c.minimum < c.maximum and c.kind != "text"]
-    useful = [c for c in useful if c.distinct < c.numbers or not _is_numbering(c)]
+    numbering = (_IDENTIFIER, _COUNTS)  # reasons of whole numbers, which differ from row to row
+    useful = [
+        c for c in useful if c.distinct < c.numbers or not c.whole or c.reason not in numbering
+    ]
     for column in [*good, *sorted(useful, key=lambda c: _rank(c.name))][:1]:
         lines.append(f"for example: {command} {flag} {quoted_names([column.name])}")
     many = [column.name for column in good if _rank(column.name) < 2]
     if len(many) > 1:
         lines.append(f"or for all: {command} {flag} {quoted_names(many)}")
     raise AmbiguousTargets("\n".join(lines))
-
-
-def _is_numbering(column: ColumnProfile) -> bool:
-    """Return whether whole numbers are identifiers by their name, or count the rows."""
-    return column.whole and column.reason in (_IDENTIFIER, _COUNTS)
 
 
 @lru_cache(1 << 12)
@@ -658,11 +637,7 @@ def split_names(text: str) -> tuple[str, ...]:
 def read_bounds(
     path: str | Path, columns: Sequence[str], formats: Mapping[str, ColumnFormat]
 ) -> np.ndarray:
-    """Return int8 ``[rows, L]``: 1 for ``>10``, -1 for ``<0.1``, 0 for all else.
-
-    The rows are those of the file, as in `MoleculeStore.rows`. The `censored` of a format does not
-    count.
-    """
+    """Return int8 ``[rows of the file, L]``: 1 for ``>10``, -1 for ``<0.1``, 0 for all else."""
     read = [formats.get(name, ColumnFormat()).read for name in columns]
     found = bytearray()
     for row in open_table(path, columns[0], columns).rows():

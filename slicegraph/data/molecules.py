@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -41,10 +42,7 @@ _NOT_METALS = _NOBLE_GASES | {0, 1, 5, 6, 7, 8, 9, 14, 15, 16, 17, 32, 33, 34, 3
 
 
 def fold_hydrogens(mol: Chem.Mol) -> Chem.Mol:
-    """Count explicit hydrogens, also 2H and 3H, at their atoms, and remove isotope marks.
-
-    `isotopologue` returns the molecule with its marks.
-    """
+    """Count explicit hydrogens, also 2H and 3H, at their atoms, and remove isotope marks."""
     if not mol.HasSubstructMatch(_MARKED):
         return mol
     mol = Chem.Mol(mol)
@@ -63,9 +61,19 @@ def largest_fragment(mol: Chem.Mol) -> Chem.Mol:
     return rdMolStandardize.LargestFragmentChooser(True).choose(mol)
 
 
-def neutralize(mol: Chem.Mol) -> Chem.Mol:
-    """Add and remove protons until the molecule is neutral, as far as that is possible."""
-    return _uncharged(mol, force=False)
+def neutralize(mol: Chem.Mol, force: bool = False) -> Chem.Mol:
+    """Add and remove protons until the molecule is neutral, as far as that is possible.
+
+    With `force` an inner salt (betaine) becomes its protonated form.
+    """
+    if not mol.HasSubstructMatch(_CHARGED):
+        return mol
+    # Without its charge a ring may not be aromatic any more, as that of cyclopentadienyl.
+    mol = Chem.Mol(mol)
+    Chem.Kekulize(mol, clearAromaticFlags=True)
+    mol = rdMolStandardize.Uncharger(True, force).uncharge(mol)
+    Chem.SanitizeMol(mol)
+    return mol
 
 
 def canonical_tautomer(mol: Chem.Mol) -> Chem.Mol:
@@ -96,16 +104,12 @@ def check_steps(steps: Sequence[str]) -> tuple[str, ...]:
 
 
 def standardize(text: str, steps: Sequence[str]) -> str:
-    """Return the canonical SMILES of a molecule after these `STEPS`, in their order there.
-
-    Without steps it is the text itself.
+    """Return the canonical SMILES after these `STEPS`, in their order there; without, the text.
 
     Raises:
         SmilesError: RDKit cannot read the text, or a step fails.
 
     Example:
-        >>> standardize("[2H]C([2H])([2H])O", ["hydrogens"])
-        'CO'
         >>> standardize("CC(=O)[O-].[Na+]", ["fragment", "charge"])
         'CC(=O)O'
     """
@@ -114,10 +118,9 @@ def standardize(text: str, steps: Sequence[str]) -> str:
 
 
 def isotopologue(text: str, steps: Sequence[str]) -> str:
-    """Return the standard SMILES with the isotope marks that ``hydrogens`` takes from the graph.
+    """Return the standard SMILES with the isotope marks that ``hydrogens`` removes; "" for none.
 
-    It is empty if there are none. The canonical tautomer is not taken, as it would move a hydrogen
-    from an atom with 2H.
+    The canonical tautomer is not taken, as it would move a hydrogen from an atom with 2H.
 
     Example:
         >>> isotopologue("[Na+].[2H]C([2H])([2H])[O-]", ["hydrogens", "fragment", "charge"])
@@ -154,7 +157,8 @@ def _after(text: str, steps: Sequence[tuple[str, Callable[[Chem.Mol], Chem.Mol]]
             try:
                 mol = step(mol)
             except (ValueError, RuntimeError) as error:
-                raise SmilesError(text, f"the step {name!r} fails: {_first_line(error)}") from None
+                reason = (str(error).strip() or "no reason").splitlines()[0].strip()
+                raise SmilesError(text, f"the step {name!r} fails: {reason}") from None
         return Chem.MolToSmiles(_reread(mol))
 
     with rdBase.BlockLogs():
@@ -165,7 +169,7 @@ def molecule_key(text: str) -> str:
     """Return a text that is the same for all salts, stereoisomers and isotopes of a molecule.
 
     It is the canonical SMILES of the largest organic fragment, neutral, without stereo, isotopes
-    and explicit hydrogens. It is the text itself if RDKit cannot read that or fails.
+    and explicit hydrogens; or the text itself if RDKit cannot read it.
 
     Example:
         >>> molecule_key("C[C@H](N)C(=O)O.Cl") == molecule_key("[Na+].[O-]C(=O)C(N)C")
@@ -184,12 +188,9 @@ def molecule_keys(texts: Iterable[str], workers: int | None = None) -> np.ndarra
     return _hashes(map_texts(molecule_key, texts, workers))
 
 
-def exact_keys(texts: Iterable[str], workers: int | None = None) -> np.ndarray:
-    """Hash canonical SMILES, with stereo, isotopes and all fragments: ``[N]`` uint64.
-
-    Texts with the same number are replicates of one substance.
-    """
-    return _hashes(map_texts(_exact_key, texts, workers))
+def exact_keys(texts: Iterable[str]) -> np.ndarray:
+    """Hash canonical SMILES: texts with the same number, ``[N]`` uint64, are of one substance."""
+    return _hashes(map_texts(_exact_key, texts))
 
 
 def map_texts(
@@ -223,26 +224,29 @@ def scaffold(smiles: str) -> str:
 
 def scaffolds(texts: Iterable[str]) -> list[str]:
     """Return the scaffolds of the keys: all salts of a molecule have the same."""
-    return map_texts(_key_scaffold, texts)
+    return map_texts(scaffold, map_texts(molecule_key, texts))
+
+
+def fingerprints(texts: Iterable[str]) -> list[Any]:
+    """Return the Morgan fingerprint of each SMILES, of 2,048 bits and radius 2; None for others."""
+    get = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint
+    with rdBase.BlockLogs():
+        return [get(mol) if mol else None for mol in map(Chem.MolFromSmiles, texts)]
 
 
 def clusters(texts: Sequence[str]) -> np.ndarray:
     """Number the clusters of similar molecules, ``[N]``, by the method of Butina (1999).
 
-    Two molecules are neighbours if the Morgan fingerprints of their keys (2048 bits, radius 2) have
-    a Tanimoto similarity of at least 0.4. The molecule with the most neighbours takes them all as
-    its cluster, then the next that is still free.
+    Two molecules are neighbours if the `fingerprints` of their keys have a Tanimoto similarity of
+    at least 0.4. The molecule with the most neighbours takes them all as its cluster, then the next
+    that is still free.
     """
     count = len(texts)
     if count > MOST_CLUSTERED:
         limit = f"{count:,} molecules, at most {MOST_CLUSTERED:,} can be clustered"
         raise ValueError(f"{limit}, as the time is quadratic; use --split scaffold")
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
-    bits = []
-    with rdBase.BlockLogs():
-        for text in map_texts(molecule_key, texts):
-            mol = Chem.MolFromSmiles(text)
-            bits.append(list(generator.GetFingerprint(mol).GetOnBits()) if mol else [])
+    found = fingerprints(map_texts(molecule_key, texts))
+    bits = [[] if one is None else list(one.GetOnBits()) for one in found]
     having: list[list[int]] = [[] for _ in range(2048)]
     for number, own in enumerate(bits):
         for bit in own:
@@ -282,8 +286,9 @@ def remarks(molecule: str | Chem.Mol | MoleculeGraph) -> str:
     counts = np.bincount(numbers, minlength=119)
     found = np.flatnonzero(counts)
     heavy = int(counts.sum() - counts[1])
-    metals = [_symbol(number) for number in found if number not in _NOT_METALS]
-    gases = [_symbol(number) for number in found if number in _NOBLE_GASES]
+    symbol = Chem.GetPeriodicTable().GetElementSymbol
+    metals = [symbol(int(number)) for number in found if number not in _NOT_METALS]
+    gases = [symbol(int(number)) for number in found if number in _NOBLE_GASES]
     hydrogens = int(counts[1]) if heavy else 0
     said = {
         f"metal ({', '.join(metals)})": metals,
@@ -300,24 +305,8 @@ def _key(mol: Chem.Mol) -> str:
     Chem.RemoveStereochemistry(mol)
     mol = largest_fragment(_normalizer().normalize(fold_hydrogens(mol)))
     if mol.HasSubstructMatch(_CHARGED):
-        # With `force` an inner salt (betaine) and its protonated form have one key.
-        mol = _reread(_uncharged(mol, force=True))
+        mol = _reread(neutralize(mol, force=True))
     return Chem.MolToSmiles(mol, isomericSmiles=False)
-
-
-def _uncharged(mol: Chem.Mol, force: bool) -> Chem.Mol:
-    if not mol.HasSubstructMatch(_CHARGED):
-        return mol
-    # Without its charge a ring may not be aromatic any more, as that of cyclopentadienyl.
-    mol = Chem.Mol(mol)
-    Chem.Kekulize(mol, clearAromaticFlags=True)
-    mol = rdMolStandardize.Uncharger(True, force).uncharge(mol)
-    Chem.SanitizeMol(mol)
-    return mol
-
-
-def _key_scaffold(text: str) -> str:
-    return scaffold(molecule_key(text))
 
 
 def _exact_key(text: str) -> str:
@@ -335,9 +324,9 @@ def _read(text: str) -> Chem.Mol:
 
 
 def _reread(mol: Chem.Mol) -> Chem.Mol:
-    """Return the molecule as it is read from its canonical SMILES: its marks are then consistent.
+    """Return the molecule as it is read from its canonical SMILES.
 
-    For example, an atom may have lost the isotope that made it a stereocentre.
+    Its marks are then consistent: an atom may have lost the isotope that made it a stereocentre.
     """
     return parse_smiles(Chem.MolToSmiles(mol))
 
@@ -347,24 +336,12 @@ def _each(work: Callable[[str], str], texts: Sequence[str]) -> list[str]:
 
 
 def _hashes(keys: Iterable[str]) -> np.ndarray:
-    def hash_of(key: str) -> int:
-        content = key.encode("utf-8", "surrogatepass")
-        return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
-
-    return np.fromiter(map(hash_of, keys), dtype=np.uint64)
+    contents = (key.encode("utf-8", "surrogatepass") for key in keys)
+    digests = (hashlib.blake2b(content, digest_size=8).digest() for content in contents)
+    return np.frombuffer(bytearray().join(digests), dtype="<u8").astype(np.uint64)
 
 
-def _symbol(number: int) -> str:
-    return str(Chem.GetPeriodicTable().GetElementSymbol(int(number)))
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "no reason")
-
-
-@cache
-def _normalizer() -> rdMolStandardize.Normalizer:
-    return rdMolStandardize.Normalizer()
+_normalizer = cache(rdMolStandardize.Normalizer)
 
 
 @cache

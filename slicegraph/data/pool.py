@@ -8,10 +8,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -62,54 +61,47 @@ def ordered_map(
     try:
         for item in chain(first, items):
             try:
-                with _interrupts_held():
-                    future = pool.submit(work, item)
+                future = _submit(pool, work, item)
             except BrokenProcessPool:
                 pool.shutdown()
                 pool = _pool(workers)
-                with _interrupts_held():
-                    future = pool.submit(work, item)
+                future = _submit(pool, work, item)
             pending.append((item, future))
             if len(pending) >= _MOST_AHEAD * workers:
                 yield take()
         while pending:
             yield take()
     except BaseException:  # also if the caller stops early: running work is not waited for
-        _kill(pool)
+        # Python has no public way to do so before 3.14; without this name the pool ends its work.
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            process.kill()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
+def _submit(
+    pool: ProcessPoolExecutor, work: Callable[[Item], Result], item: Item
+) -> Future[Result]:
     """Let Ctrl-C wait: `submit` forks, and Python drops an exception in the hooks of a fork."""
     if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+        return pool.submit(work, item)
     caught: list[Any] = []
     before = signal.signal(signal.SIGINT, lambda *arguments: caught.append(arguments))
     try:
-        yield
+        future = pool.submit(work, item)
     finally:
         signal.signal(signal.SIGINT, before)
     if caught and callable(before):
         before(*caught[0])
-
-
-def _kill(pool: ProcessPoolExecutor) -> None:
-    # Python has no public way to do so before 3.14; without this name the pool ends its work.
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.kill()
+    return future
 
 
 def run_alone(work: Callable[[Item], Result], item: Item) -> Result:
     """Return `work(item)`, computed in a process of its own; `WorkerDied` if that ends."""
     with _pool(1) as pool:
         try:
-            with _interrupts_held():
-                future = pool.submit(work, item)
-            return future.result()
+            return _submit(pool, work, item).result()
         except BrokenProcessPool:
             raise WorkerDied(item) from None
 

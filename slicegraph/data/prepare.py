@@ -28,10 +28,10 @@ import rdkit
 from tqdm import tqdm
 
 from slicegraph import __version__
-from slicegraph.data import store, table
+from slicegraph.data import molecules, store, table
 from slicegraph.data.cells import CENSORED, CensoredError, ColumnFormat, read_labels
 from slicegraph.data.columns import AmbiguousTargets, TableProfile, choose_targets, profile_table
-from slicegraph.data.pool import PROCESS_ENDED, WorkerDied, cores, ordered_map, run_alone
+from slicegraph.data.pool import PROCESS_ENDED, cores, ordered_map, run_halved
 from slicegraph.data.smiles import (
     OGB_CODES,
     FeatureCode,
@@ -144,19 +144,17 @@ def prepare(
     if labels is None:
         labels, found = _choose_labels(path, smiles, folder)
         formats = found if formats is None else formats
-    written = {name: one.to_dict() for name, one in (formats or {}).items()}
-    changed = {name: one for name, one in written.items() if one != ColumnFormat().to_dict()}
+    formats = formats or {}
+    changed = {name: one.to_dict() for name, one in formats.items() if one != ColumnFormat()}
     # Only settings that are not the default are kept: stores made before there were any stay valid.
     options = {"formats": changed, "standardize": list(standardize)}
     options = {name: value for name, value in options.items() if value}
     job = _Job(path, smiles, labels, unlabelled=unlabelled, canonical=canonical, **options)
-    job.formats = {name: one for name, one in (formats or {}).items() if name in job.table.labels}
+    job.formats = {name: one for name, one in formats.items() if name in job.table.labels}
     job.chunk_rows, job.strict = chunk_rows, strict
     if progress:
         how = [" (guessed)" * one for one in (smiles is None, guessed)]
-        said = {
-            name: f" ({text})" for name in job.formats if (text := job.formats[name].describe())
-        }
+        said = {name: f" ({one.describe()})" for name, one in job.formats.items() if one.describe()}
         names = ", ".join(f"{name!r}{said.get(name, '')}" for name in job.table.labels) or "none"
         columns = f"SMILES {job.table.smiles!r}{how[0]}, labels {names}{how[1]}"
         shown = columns if job.table.smiles else "SMILES and names, no labels"
@@ -211,10 +209,9 @@ def _formats(path: Path, profile: TableProfile, labels: Sequence[str]) -> dict[s
 def label_formats(
     path: str | Path, smiles: str | None, labels: Sequence[str]
 ) -> dict[str, ColumnFormat]:
-    """Return how the columns of labels are read, as `slicegraph train` does.
+    """Return how the columns of labels are read, as `slicegraph train` does; not of empty columns.
 
-    Values such as ``>10``, and a column that cannot be a label, are a `ValueError`; an empty column
-    has no format.
+    Values such as ``>10``, and a column that cannot be a label, are a `ValueError`.
     """
     profile = profile_table(path, smiles)
     filled = [label for label in labels if profile[label].kind != "empty"]
@@ -234,8 +231,6 @@ def write_graphs(
 ) -> None:
     """Make a store of graphs in memory and their labels; the texts of its molecules are empty.
 
-    The source in its `meta.json` is `source_name`, with the SHA-256 and size of its arrays.
-
     Args:
         folder: where the store is made; new or empty.
         graphs: each graph in numpy arrays, and its labels, NaN for a gap.
@@ -249,23 +244,22 @@ def write_graphs(
         >>> write_graphs("two", graphs, OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary,
         ...              label_names=["gap"], source_name="by hand")
     """
-    molecules: list[store.Molecule] = [(i, "", *found) for i, found in enumerate(graphs)]
-    for number, _, graph, labels in molecules:
+    given: list[store.Molecule] = [(i, "", *found) for i, found in enumerate(graphs)]
+    for number, _, graph, labels in given:
         bonds, most = np.asarray(graph.bonds), min(len(graph.atoms), 1 << 16) - 1
-        shape = [len(graph.bond_features), 2]
+        shape, problem = [len(graph.bond_features), 2], ""
         if len(labels) != len(label_names):
             problem = f"has {len(labels)} labels, expected {len(label_names)}"
         elif list(bonds.shape) != shape:
             problem = f"has bonds of shape {list(bonds.shape)}, expected {shape}"
         elif bonds.size and not 0 <= bonds.min() <= bonds.max() <= most:
             problem = f"has bonds from atom {bonds.min()} to {bonds.max()}, expected 0 to {most}"
-        else:
-            continue
-        raise ValueError(f"write_graphs: graph {number} {problem}")
-    if not molecules:
+        if problem:
+            raise ValueError(f"write_graphs: graph {number} {problem}")
+    if not given:
         raise ValueError("write_graphs: there are no graphs")
     codes = FeatureCode(atom_vocabulary), FeatureCode(bond_vocabulary)
-    part = _Part(store.pack(molecules, len(label_names), *codes), [])
+    part = _Part(store.pack(given, len(label_names), *codes), [])
     content = b"".join(array.tobytes() for array in part.arrays.values())
     identity = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     source = {"name": source_name, **identity}
@@ -328,19 +322,19 @@ def _read_parts(path: Path) -> Iterator[tuple[int, _Part]]:
             yield file.tell(), part
 
 
-def _read_chunk(
-    chunk: table.Chunk,
+def _read_rows(
+    rows: Sequence[tuple[int, table.Row]],
     *,
     labels: Sequence[str],
     canonical: bool,
     unlabelled: bool,
     formats: Mapping[str, ColumnFormat],
     standardize: Sequence[str],
-) -> _Part:
-    """Read the molecules and labels of a chunk; the work of one process."""
-    molecules: list[store.Molecule] = []
+) -> list[_Part]:
+    """Read the molecules and labels of numbered rows into one part; the work of one process."""
+    found: list[store.Molecule] = []
     rejections: list[_Rejection] = []
-    for number, row in enumerate(chunk.rows, chunk.first_row):
+    for number, row in rows:
         try:
             if row.problem or not (row.text.strip() and table.is_text(row.text)):
                 blank = not row.text.strip()
@@ -349,8 +343,9 @@ def _read_chunk(
             if values and not unlabelled and all(value != value for value in values):
                 raise ValueError("no label")
             text = inchi_to_smiles(row.text) if is_inchi(row.text) else row.text
-            text, drawn = _standardized(text, standardize) if standardize else (text, text)
-            molecules.append((number, text, read_smiles(drawn, canonical), values))
+            drawn = molecules.standardize(text, standardize)
+            text = molecules.isotopologue(text, standardize) or drawn  # the graph has no isotopes
+            found.append((number, text, read_smiles(drawn, canonical), values))
         except CensoredError as error:
             choice = f"choose what becomes of it: {', '.join(CENSORED[1:])} (--censored)"
             raise PrepareError(f"row {number}: {error}; {choice}") from None
@@ -359,31 +354,22 @@ def _read_chunk(
             shown, length = row.text[:_MAX_SHOWN], len(row.text)
             shown += f"... ({length:,} characters)" if length > _MAX_SHOWN else ""
             rejections.append((number, table.printable(shown), reason))
-    return _Part(store.pack(molecules, len(labels), *OGB_CODES), rejections)
+    return [_Part(store.pack(found, len(labels), *OGB_CODES), rejections)]
 
 
-def _standardized(text: str, steps: Sequence[str]) -> tuple[str, str]:
-    """Return the standard SMILES, with its isotopes, and that of the graph, without."""
-    from slicegraph.data.molecules import isotopologue, standardize  # it takes long to import
+def _read_alone(
+    read: Callable[[Sequence[tuple[int, table.Row]]], list[_Part]],
+    rows: Sequence[tuple[int, table.Row]],
+) -> list[_Part]:
+    """Read rows in processes of their own: a row that ends its process is rejected."""
 
-    drawn = standardize(text, steps)
-    return isotopologue(text, steps) or drawn, drawn
+    def died(item: tuple[int, table.Row]) -> _Part:
+        return read([(item[0], item[1]._replace(problem=PROCESS_ENDED))])[0]
 
-
-def _read_alone(read: Callable[[table.Chunk], _Part], chunk: table.Chunk) -> _Part:
-    """Read a chunk in processes of its own: a row that ends its process is rejected."""
-    try:
-        return run_alone(read, chunk)
-    except WorkerDied:
-        first, rows = chunk.first_row, chunk.rows
-        if len(rows) == 1:
-            return read(chunk._replace(rows=[rows[0]._replace(problem=PROCESS_ENDED)]))
-        half = len(rows) // 2
-        one = _read_alone(read, chunk._replace(rows=rows[:half]))
-        other = _read_alone(read, chunk._replace(first_row=first + half, rows=rows[half:]))
-        pairs = {name: (one.arrays[name], other.arrays[name]) for name in one.arrays}
-        arrays = {name: np.concatenate(pair) for name, pair in pairs.items()}
-        return _Part(arrays, one.rejections + other.rejections)
+    parts = run_halved(read, rows, died)
+    names = parts[0].arrays
+    arrays = {name: np.concatenate([part.arrays[name] for part in parts]) for name in names}
+    return [_Part(arrays, [one for part in parts for one in part.rejections])]
 
 
 class _Job:
@@ -437,8 +423,7 @@ class _Job:
             folder.remove_parts(but=(_JOB, _LOG))
             full = f"no room is left on the disk of {str(folder.path)!r}"
             problem = full if error.errno in _NO_ROOM else str(error)
-            rows = self.counts["rows"]
-            raise PrepareError(f"{problem}, after {rows:,} rows; {_KEPT}") from error
+            raise PrepareError(f"{problem}, after {self.counts['rows']:,} rows; {_KEPT}") from error
         return meta, kept
 
     def _make_parts(self, log: Path, workers: int, progress: bool) -> int:
@@ -446,10 +431,11 @@ class _Job:
         seconds = 0.5 if sys.stderr.isatty() else 30
         options = {"desc": self.name, "total": self.table.size, "unit": self.table.unit}
         bar = tqdm(**options, unit_scale=True, mininterval=seconds, disable=not progress)
-        chunks, end = table.cut(self.table, self.chunk_rows), 0
+        cut = table.cut(self.table, self.chunk_rows)
+        chunks, end = ([*enumerate(chunk.rows, chunk.first_row)] for chunk in cut), 0
         settings = {name: self.settings[name] for name in ("labels", "canonical", "unlabelled")}
         steps = self.settings.get("standardize", ())
-        read = partial(_read_chunk, **settings, formats=self.formats, standardize=steps)
+        read = partial(_read_rows, **settings, formats=self.formats, standardize=steps)
         with bar, open(log, "ab") as file:
             for end, part in _read_parts(log):  # noqa: B007
                 self._add(part)
@@ -458,7 +444,7 @@ class _Job:
             file.truncate(end)
             alone = partial(_read_alone, read)
             with closing(ordered_map(read, chunks, workers, alone)) as results:
-                for part in results:
+                for (part,) in results:
                     file.write(part.to_bytes(self.counts["rows"]))
                     sync(file)
                     self._add(part)

@@ -85,16 +85,11 @@ class FeatureCode:
     .. math:: code = \sum_f value_f \cdot 2^{w_0 + \ldots + w_{f - 1}},
         \quad w_f = \max(1, \lceil \log_2 vocabulary_f \rceil)
 
-    Args:
-        vocabulary: how many values each feature takes, each at least 1; together at most 64 bits.
+    Together these must be at most 64 bits.
 
     Example:
-        >>> code = FeatureCode((5, 6, 2))
-        >>> code.encode(np.array([[4, 5, 1], [0, 1, 0]]))
+        >>> FeatureCode((5, 6, 2)).encode(np.array([[4, 5, 1], [0, 1, 0]]))
         array([108,   8], dtype=uint8)
-        >>> code.decode(np.array([108, 8], dtype=np.uint8))
-        array([[4, 5, 1],
-               [0, 1, 0]], dtype=uint8)
     """
 
     def __init__(self, vocabulary: Sequence[int]) -> None:
@@ -122,10 +117,8 @@ class FeatureCode:
         outside = (features < 0) | (features > self._largest)
         if outside.any():
             row, column = np.unravel_index(outside.argmax(), outside.shape)
-            raise ValueError(
-                f"FeatureCode: features[{row}, {column}] = {features[row, column]} "
-                f"is not in 0..{self.vocabulary[column] - 1}"
-            )
+            wrong = f"features[{row}, {column}] = {features[row, column]}"
+            raise ValueError(f"FeatureCode: {wrong} is not in 0..{self.vocabulary[column] - 1}")
         parts = features.astype(self.dtype) << self._shifts
         return np.bitwise_or.reduce(parts, axis=1, dtype=self.dtype)
 
@@ -176,12 +169,6 @@ class MoleculeGraph(NamedTuple):
         Shapes:
             - edge_index: ``[2, 2 * m]``, int64.
             - edge_attr: ``[2 * m, 3]``, uint8.
-
-        Example:
-            >>> edge_index, edge_attr = read_smiles("CCO", canonical=False).directed()
-            >>> edge_index
-            array([[0, 1, 1, 2],
-                   [1, 0, 2, 1]])
         """
         edge_index = np.stack([self.bonds, self.bonds[:, ::-1]]).reshape(2, -1)
         return edge_index.astype(np.int64), self.bond_features.repeat(2, axis=0)
@@ -215,9 +202,8 @@ def featurize(smiles: str, canonical: bool = True, dtype: torch.dtype = torch.in
         Data(x=[3, 9], edge_index=[2, 4], edge_attr=[4, 3])
     """
     if dtype not in (torch.uint8, torch.int32, torch.int64):
-        raise ValueError(
-            f"featurize: dtype = {dtype} is not torch.uint8, torch.int32 or torch.int64"
-        )
+        expected = "torch.uint8, torch.int32 or torch.int64"
+        raise ValueError(f"featurize: dtype = {dtype} is not {expected}")
     graph = read_smiles(smiles, canonical)
     edge_index, edge_attr = graph.directed()
     return Data(
@@ -445,9 +431,8 @@ def parse_smiles(smiles: str) -> Chem.Mol:
         raise SmilesError(smiles, _reason(smiles))
     if not smiles.isascii() and (strange := _NOT_ASCII.search(smiles.strip(_INVISIBLE))):
         # RDKit ends at such a character without a word: "CC" of CC and a Cyrillic letter
-        raise SmilesError(
-            smiles, f"{strange[1]!r} (U+{ord(strange[1]):04X}) is not a character of SMILES"
-        )
+        letter = f"{strange[1]!r} (U+{ord(strange[1]):04X})"
+        raise SmilesError(smiles, f"{letter} is not a character of SMILES")
     if not 0 < (count := mol.GetNumAtoms()) <= MOST_ATOMS:
         many = f"{count:,} atoms, more than {MOST_ATOMS:,}"
         raise SmilesError(smiles, many if count else "no atoms")

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from slicegraph.data.cells import DATES
 from slicegraph.data.columns import SPLIT_WORDS, flagged_part, split_word
@@ -26,15 +27,15 @@ Splits = dict[str, np.ndarray]  # int64 positions of molecules, ascending unless
 Fractions = Sequence[float]  # of train, valid and test
 KINDS = {"regression": "mae", "binary": "rocauc", "multiclass": "acc"}  # with the default metrics
 
-_WHAT = ("both classes", "a label")  # that a part needs for a score: of classes, of a regression
 _DRAWS, _HOPELESS = 100, 25  # of a split before it is refused; fewer if one part always lacks it
 _REDRAW = 1_000_003  # between the seeds of two draws: more than anyone tries of seeds
 _BINS = 10  # of the values of a regression
 _MOST_UNKNOWN = 0.1  # of the texts of a column
 _SAMPLE = 1000  # texts that tell the form of dates
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_MONTHS_ELSEWHERE = {"mär": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12}  # German
-_MONTHS_ELSEWHERE |= {"fév": 2, "avr": 4, "juin": 6, "juil": 7, "aoû": 8, "déc": 12}  # French
+_ENGLISH = "jan feb mar apr may jun jul aug sep oct nov dec"
+_MONTHS = {start: number for number, start in enumerate(_ENGLISH.split(), start=1)}  # of names
+_MONTHS |= {"mär": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12}  # German
+_MONTHS |= {"fév": 2, "avr": 4, "juin": 6, "juil": 7, "aoû": 8, "déc": 12}  # French
 _WORDS = SPLIT_WORDS | {"0": 0, "1": 1, "2": 2}  # of a split column, with the number of the part
 _FLAGS = {**dict.fromkeys(("1", "true", "yes"), True), **dict.fromkeys(("0", "false", "no"), False)}
 
@@ -110,27 +111,16 @@ def random_split(count: int, fractions: Fractions = (0.8, 0.1, 0.1), seed: int =
 
 @dataclass(frozen=True)
 class SplitData:
-    """What the splits need to know of ``N`` molecules.
+    """What the splits need to know of ``N`` molecules."""
 
-    Args:
-        keys: the `molecule_keys`, ``[N]`` uint64.
-        smiles: returns the text of the molecule at a position.
-        labels: ``[N, L]``, NaN for a gap.
-        kind: "regression", "binary" or "multiclass".
-        values: the texts of the column that the split names, if it names one.
-        cache: a folder where scaffolds and clusters may be kept.
-        names: the names of the targets, for messages.
-        column: the name of the column of ``values``; `make_splits` sets it.
-    """
-
-    keys: np.ndarray
-    smiles: Callable[[int], str]
-    labels: np.ndarray
-    kind: str = "regression"
-    values: Sequence[str] | None = None
-    cache: Path | None = None
-    names: tuple[str, ...] = ()
-    column: str = ""
+    keys: np.ndarray  # the `molecule_keys`, [N] uint64
+    smiles: Callable[[int], str]  # the text of the molecule at a position
+    labels: np.ndarray  # [N, L], NaN for a gap
+    kind: str = "regression"  # or "binary", "multiclass"
+    values: Sequence[str] | None = None  # the texts of the column that the split names
+    cache: Path | None = None  # a folder where scaffolds and clusters may be kept
+    names: tuple[str, ...] = ()  # of the targets, for messages
+    column: str = ""  # the name of the column of `values`; `make_splits` sets it
 
     def at(self, positions: np.ndarray) -> "SplitData":
         """Return the data of some of the molecules."""
@@ -145,14 +135,20 @@ class SplitData:
 
     def molecules(self) -> tuple[np.ndarray, np.ndarray]:
         """Number the keys by appearance: the first position of each, and the number ``[N]``."""
-        _, first, number = np.unique(self.keys, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        return first[order], rank[number]
+        number = _numbered(self.keys)
+        return np.unique(number, return_index=True)[1], number
 
     def name(self, target: int) -> str:
         return repr(self.names[target]) if self.names else f"target {target}"
+
+    def lacks(self, lacking: list[tuple[str, int]]) -> list[str]:
+        """Return warnings of parts and targets, as of `_lacking`."""
+        return [f"{part} lacks {self.needs} of {self.name(own)}" for part, own in lacking[:5]]
+
+    @property
+    def needs(self) -> str:
+        """What a part needs for a score."""
+        return "a label" if self.kind == "regression" else "both classes"
 
 
 @dataclass(frozen=True)
@@ -165,14 +161,6 @@ class SplitResult:
     warnings: list[str] = field(default_factory=list)
 
 
-class SplitKind(NamedTuple):
-    """An entry of `SPLITS`: the function, whether a column is named, and one line of help."""
-
-    make: Callable[[SplitData, Fractions, int], SplitResult]
-    column: bool
-    summary: str
-
-
 def parse_split(text: str) -> tuple[str, str]:
     """Return the name of a split and the column that it names, if it needs one.
 
@@ -181,8 +169,8 @@ def parse_split(text: str) -> tuple[str, str]:
         (('time', 'Date'), ('random', ''))
     """
     name, colon, column = text.partition(":")
-    listed = ", ".join(f"{key}:NAME" if kind.column else key for key, kind in SPLITS.items())
-    if name not in SPLITS or bool(colon) != SPLITS[name].column or (colon and not column.strip()):
+    if name not in SPLITS or bool(colon) != (name in BY_COLUMN) or (colon and not column.strip()):
+        listed = ", ".join(f"{key}:NAME" if key in BY_COLUMN else key for key in SPLITS)
         raise ValueError(f"split = {text!r}, expected {listed}")
     return name, column.strip()
 
@@ -193,22 +181,14 @@ def make_splits(
     """Split molecules as ``text`` says, the same for a seed on every machine.
 
     No molecule is in two parts, and every position is in exactly one part or in ``left_out``.
-    The sizes are approximate if molecules, scaffolds or groups have to stay together.
-
-    Args:
-        text: a name in `SPLITS`, followed by ":NAME" where the split needs one.
-        data: the molecules.
-        fractions: the shares of train, valid and test; a part with the share 0 may stay empty.
-        seed: the seed of everything that is drawn.
-
-    Raises:
-        ValueError: no such split is possible; the message says why and what to do.
+    The sizes are approximate if molecules, scaffolds or groups have to stay together. A part with
+    the share 0 may stay empty. If no such split is possible, the `ValueError` has the remedy.
     """
     name, column = parse_split(text)
     if column and data.values is None:
         raise ValueError(f"split = {text!r} needs the texts of the column {column!r}")
     _cuts(len(data.keys), fractions)
-    found = SPLITS[name].make(replace(data, column=column), fractions, seed)
+    found = SPLITS[name](replace(data, column=column), fractions, seed)
     for part, fraction in zip(SPLIT_NAMES, fractions, strict=True):
         if fraction and not len(found.parts[part]):
             problem = f"the {text} split of {len(data.keys):,} molecules leaves {part!r} empty"
@@ -220,18 +200,23 @@ def make_splits(
 
 
 def _random(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
-    _, groups = data.molecules()
-    return _draw("random", data, groups, fractions, seed)
+    return _draw("random", data, data.molecules()[1], fractions, seed)
 
 
-def _scaffold(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
-    groups = _of_molecules(data, "scaffolds", lambda texts: _numbered(scaffolds(texts)))
-    return _draw("scaffold", data, groups, fractions, seed)
-
-
-def _cluster(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
-    groups = _of_molecules(data, "clusters", clusters)
-    return _draw("cluster", data, groups, fractions, seed)
+def _similar(
+    name: str,
+    find: Callable[[list[str]], Iterable[Any]],
+    data: SplitData,
+    fractions: Fractions,
+    seed: int,
+) -> SplitResult:
+    """Keep molecules of one scaffold or cluster together; these are kept on disk."""
+    first, molecules = data.molecules()
+    content = hashlib.blake2b(data.keys[first].tobytes(), digest_size=8).hexdigest()
+    path = data.cache / f"{name}s-{content}.npy" if data.cache else None
+    texts = (data.smiles(int(i)) for i in first)
+    found = kept_array(path, len(first), lambda: _numbered(find(list(texts))))
+    return _draw(name, data, _numbered(found[molecules]), fractions, seed)
 
 
 def _group(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
@@ -279,7 +264,7 @@ def _stratify(
     """
     # Lists, because numbers of Python are faster one by one than those of NumPy.
     parts, sizes_of = [-1] * len(sizes), sizes.tolist()
-    used = [part for part in range(3) if fractions[part]]
+    used = np.flatnonzero(fractions).tolist()
     wanted = [[len(own) * share for share in fractions] for own in members]
     has = [[0] * 3 for _ in members]
     left = [len(own) for own in members]
@@ -322,13 +307,12 @@ def _fill(sizes: np.ndarray, order: np.ndarray, fractions: Fractions) -> np.ndar
     count = int(sizes.sum())
     first, second = _cuts(count, fractions)
     free: list[float] = [first, second - first, count - second]
+    parts = np.empty(len(sizes), dtype=np.int64)
     if sizes.max(initial=0) <= 1:
-        parts = np.empty(len(sizes), dtype=np.int64)
-        parts[order] = np.repeat(np.arange(3), [first, second - first, count - second])
+        parts[order] = np.repeat(np.arange(3), np.diff([0, first, second, count]))
         return parts
     rooms = [room for room in free[1:] if room] or [0]
     tier = (sizes > max(1, min(rooms) / 2)).astype(int) + (sizes > max(1, *rooms))
-    parts = np.empty(len(sizes), dtype=np.int64)
     sizes_of = sizes.tolist()  # numbers of Python are faster one by one
     for group in order[np.argsort(-tier[order], kind="stable")].tolist():
         size = sizes_of[group]
@@ -365,19 +349,19 @@ def _draw(
         always = {*lacks} if always is None else always & {*lacks}
         if not lacking or (always and number + 1 == _HOPELESS):
             break
-    lacking, what = lacking or [], _WHAT[data.kind == "regression"]
+    lacking = lacking or []
     empty = len(np.unique(best)) < np.count_nonzero(fractions)  # `make_splits` refuses it
     if lacking and not empty and data.labels.shape[1] == 1:
         part, target = lacking[0]
-        problem = f"{number + 1} draws of the {name} split gave no {part} with {what}"
+        problem = f"{number + 1} draws of the {name} split gave no {part} with {data.needs}"
         remedy = "use --split stratified, or larger fractions"
         raise ValueError(f"{problem} of {data.name(target)}; {remedy}")
-    warnings += [f"{part} lacks {what} of {data.name(target)}" for part, target in lacking[:5]]
+    warnings += data.lacks(lacking)
     notes = []
     if used:
         times = "once" if used == 1 else f"{used} times"
         aim = "so that fewer parts lack" if lacking else "so that every part has"
-        notes.append(f"drawn again {times} {aim} {what}")
+        notes.append(f"drawn again {times} {aim} {data.needs}")
     shares = np.bincount(best, minlength=3) / max(1, len(best))
     if len(best) and np.abs(shares - fractions).max() > max(0.05, 1.5 / len(best)):
         found, wanted = (", ".join(f"{x:.0%}" for x in xs) for xs in (shares, fractions))
@@ -415,8 +399,7 @@ def _scorable(
             remedy = "no split can help; add molecules, or leave out a part (--fractions)"
             if count >= len(needed):
                 problem += f" in {own} groups of the {name} split"
-                other = "random" if regression else "stratified"
-                remedy = f"use --split {other}"
+                remedy = f"use --split {'random' if regression else 'stratified'}"
             reasons.append(f"{problem}, but {', '.join(needed)} need one each; {remedy}")
         else:
             good.append(target)
@@ -463,19 +446,16 @@ def _column(data: SplitData, fractions: Fractions, seed: int) -> SplitResult:
     warnings = []
     if missing := len(words) - int(counts.sum()):
         listed = f" ({', '.join(map(repr, unknown))})" if unknown else ""
-        word = f"without a known word{listed} in the split column"
-        warnings.append(f"{missing:,} rows {word} are left out")
+        without = f"without a known word{listed} in the split column"
+        warnings.append(f"{missing:,} rows {without} are left out")
     # The part of a molecule is the last one that it is in: valid and test stay as they are.
     first, molecules = data.molecules()
     last = np.full(len(first), -1)
     np.maximum.at(last, molecules, parts)
     for number in (0, 1):
         if double := int(((parts == number) & (last[molecules] > number)).sum()):
-            later = " or ".join(SPLIT_NAMES[number + 1 :])
-            warnings.append(
-                f"{double:,} rows of {SPLIT_NAMES[number]} are left out, because their molecules "
-                f"are also in {later}"
-            )
+            why = f"because their molecules are also in {' or '.join(SPLIT_NAMES[number + 1 :])}"
+            warnings.append(f"{double:,} rows of {SPLIT_NAMES[number]} are left out, {why}")
     parts[parts < last[molecules]] = -1
     if not counts[1] and fractions[1]:
         share = fractions[1] / (fractions[0] + fractions[1])
@@ -521,13 +501,15 @@ def read_times(texts: Sequence[str]) -> tuple[np.ndarray, str]:
     All texts are numbers or have one of the forms in `DATES`, with or without a time of day, which
     is not read. NaN stands for an empty text, and for a few that have another form.
     """
-    known = list(dict.fromkeys(text for text in texts if text))
-    sample = known[:: 1 + len(known) // _SAMPLE]
+    known = list(dict.fromkeys(filter(None, texts)))
     forms = ["number", *DATES]
-    fitting = [sum(x == x for x in (_read_time(t, form) for t in sample)) for form in forms]
-    likely = [form for form, count in zip(forms, fitting, strict=True) if count == max(fitting)]
-    found = {form: {text: _read_time(text, form) for text in known} for form in likely}
-    counts = {form: sum(x == x for x in own.values()) for form, own in found.items()}
+
+    def read(texts: list[str], forms: list[str]) -> tuple[dict[str, dict[str, float]], Counter]:
+        found = {form: {text: _read_time(text, form) for text in texts} for form in forms}
+        return found, Counter({f: sum(x == x for x in own.values()) for f, own in found.items()})
+
+    _, fitting = read(known[:: 1 + len(known) // _SAMPLE], forms)
+    found, counts = read(known, [form for form in forms if fitting[form] == max(fitting.values())])
     form = max(counts, key=counts.__getitem__)
     values = np.array([found[form].get(text, np.nan) for text in texts], dtype=np.float64)
     unknown = Counter(text for text, x in zip(texts, values, strict=True) if text and x != x)
@@ -535,7 +517,7 @@ def read_times(texts: Sequence[str]) -> tuple[np.ndarray, str]:
     if not counts[form]:
         raise ValueError("the column of the split has no dates; name another")
     one, other = found[form], found.get("day/month/year", {})
-    if form == "month/day/year" and counts[form] == counts.get("day/month/year"):
+    if form == "month/day/year" and counts[form] == counts["day/month/year"]:
         known = [text for text in known if one[text] == one[text]]
         if sorted(known, key=one.__getitem__) != sorted(known, key=other.__getitem__):
             example = next(text for text in known if one[text] != other[text])
@@ -555,16 +537,11 @@ def _read_time(text: str, form: str) -> float:
     year, month, day = int(match["year"]), match["month"].casefold(), int(match["day"] or 1)
     if len(match["year"]) == 2:
         year += 2000 if year < 69 else 1900  # as in POSIX
+    named = next((number for start, number in _MONTHS.items() if month.startswith(start)), 0)
     try:
-        return date(year, int(month) if month.isdigit() else _month(month), day).toordinal()
-    except ValueError:
+        return date(year, int(month) if month.isdigit() else named, day).toordinal()
+    except ValueError:  # also for the month 0
         return np.nan
-
-
-def _month(word: str) -> int:
-    """Return the number of a month by the first letters of its name, 0 if it is unknown."""
-    elsewhere = (number for start, number in _MONTHS_ELSEWHERE.items() if word.startswith(start))
-    return _MONTHS.index(word[:3]) + 1 if word[:3] in _MONTHS else next(elsewhere, 0)
 
 
 def _check_known(unknown: Counter[str], count: int, expected: str) -> None:
@@ -579,36 +556,28 @@ def _as_given(
 ) -> SplitResult:
     """Return parts that are not drawn again: what a part lacks is a warning."""
     present = [float((parts == part).any() or fractions[part]) for part in range(3)]
-    what = _WHAT[data.kind == "regression"]
-    lacking = _lacking(data, parts, present, list(range(data.labels.shape[1])))
-    warnings += [f"{part} lacks {what} of {data.name(target)}" for part, target in lacking[:5]]
+    warnings += data.lacks(_lacking(data, parts, present, list(range(data.labels.shape[1]))))
     return SplitResult(_positions(parts), np.flatnonzero(parts < 0), notes, warnings)
 
 
 # Groups of molecules.
 
 
-def _of_molecules(
-    data: SplitData, name: str, find: Callable[[list[str]], np.ndarray]
-) -> np.ndarray:
-    """Return the group of each molecule, found from its key and kept on disk."""
-    first, molecules = data.molecules()
-    content = hashlib.blake2b(data.keys[first].tobytes(), digest_size=8).hexdigest()
-    path = data.cache / f"{name}-{content}.npy" if data.cache else None
-    if path and path.is_file():
-        return _numbered(np.load(path, allow_pickle=False)[molecules])
-    groups = find([data.smiles(int(i)) for i in first])
+def kept_array(path: Path | None, length: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """Return the array of this length in a file, or make it and write the file."""
+    if path and path.is_file() and len(found := np.load(path, allow_pickle=False)) == length:
+        return found
+    found = make()
     if path:
         file = io.BytesIO()
-        np.save(file, groups)
+        np.save(file, found)
         write_atomically(path, [file.getbuffer()])
-    return _numbered(groups[molecules])
+    return found
 
 
 def _numbered(items: Iterable[Any]) -> np.ndarray:
     """Number different items by appearance; return the number of each, int64."""
-    numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(item, len(numbers)) for item in items], dtype=np.int64)
+    return pd.factorize(items if isinstance(items, np.ndarray) else np.array([*items], object))[0]
 
 
 def _positions(parts: np.ndarray) -> Splits:
@@ -623,12 +592,13 @@ def _cuts(count: int, fractions: Fractions) -> tuple[int, int]:
     return round(count * fractions[0]), round(count * (fractions[0] + fractions[1]))
 
 
-SPLITS: dict[str, SplitKind] = {
-    "random": SplitKind(_random, False, "molecules drawn at random"),
-    "stratified": SplitKind(_stratified, False, "random, with equal shares of classes or values"),
-    "scaffold": SplitKind(_scaffold, False, "molecules of one Bemis-Murcko scaffold together"),
-    "cluster": SplitKind(_cluster, False, "similar molecules together (Butina)"),
-    "column": SplitKind(_column, True, "the column names train, valid or test"),
-    "time": SplitKind(_time, True, "the oldest molecules in train, the newest in test"),
-    "group": SplitKind(_group, True, "rows with the same value together"),
+SPLITS: dict[str, Callable[[SplitData, Fractions, int], SplitResult]] = {
+    "random": _random,  # molecules drawn at random
+    "stratified": _stratified,  # random, with equal shares of classes or values
+    "scaffold": partial(_similar, "scaffold", scaffolds),  # one Bemis-Murcko scaffold together
+    "cluster": partial(_similar, "cluster", clusters),  # similar molecules together (Butina)
+    "column": _column,  # the column names train, valid or test
+    "time": _time,  # the oldest molecules in train, the newest in test
+    "group": _group,  # rows with the same value together
 }
+BY_COLUMN = ("column", "time", "group")  # splits that name a column

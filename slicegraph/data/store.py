@@ -62,9 +62,6 @@ _REMEDY = f"copy it again from where it is whole, or {_AGAIN}"
 class StoreError(ValueError):
     """A folder that is not a whole store: damaged, half-written, foreign or newer."""
 
-    def __init__(self, folder: str | Path, what: str) -> None:
-        super().__init__(folder, what)
-
     def __str__(self) -> str:
         return f"store {str(self.args[0])!r}: {self.args[1]}"
 
@@ -197,8 +194,8 @@ class MoleculeStore:
 
     def batch(self, indices: Indices) -> MoleculeArrays:
         """Return the arrays of these molecules, in this order."""
-        positions = self._positions_of(indices)
-        files = self._arrays
+        positions, files = self._positions_of(indices), self._arrays
+        limits = self._given and self._given[1]
         atoms, ptr = _ranges(files["atom_ptr"], positions)
         bonds, bond_ptr = _ranges(files["bond_ptr"], positions)
         ends = files["bonds"][bonds] + ptr[:-1].repeat(np.diff(bond_ptr))[:, None]
@@ -210,7 +207,7 @@ class MoleculeStore:
             edge_ptr=2 * bond_ptr,
             y=files["labels"][positions],
             index=positions,
-            bound=None if self._limits is None else self._limits[positions],
+            bound=None if limits is None else limits[positions],
         )
 
     def smiles(self, index: int) -> str:
@@ -232,12 +229,8 @@ class MoleculeStore:
         1 where the true value is at least the label (">10"), -1 where it is at most the label
         ("<0.1"), 0 where the label is the value itself.
         """
-        limits = self._limits
+        limits = self._given and self._given[1]
         return limits if limits is None or self._whole else limits[self.positions]
-
-    @property
-    def _limits(self) -> np.ndarray | None:
-        return None if self._given is None else self._given[1]
 
     @property
     def label_names(self) -> list[str]:
@@ -451,7 +444,7 @@ def count_duplicates(path: Path, at_once: int = 1 << 20) -> int:
     digests = np.memmap(path, "<u8", "r")
     groups, duplicates = -(-len(digests) // at_once), 0
     for group in range(groups):
-        blocks = (digests[start : start + at_once] for start in range(0, len(digests), at_once))
+        blocks = np.split(digests, range(at_once, len(digests), at_once))
         found = np.concatenate([block[block % np.uint64(groups) == group] for block in blocks])
         duplicates += len(found) - len(np.unique(found))
     return duplicates

@@ -6,14 +6,14 @@ made.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from rdkit import Chem, DataStructs, rdBase
-from rdkit.Chem import rdFingerprintGenerator
 
-from slicegraph.data.molecules import MANY_ATOMS, remarks
+from slicegraph.data.molecules import MANY_ATOMS, fingerprints, remarks
 from slicegraph.data.splits import permutation
 from slicegraph.data.store import REJECTED
 from slicegraph.metrics import counted
@@ -51,10 +51,10 @@ def summarize(
     bounds: np.ndarray | None = None,
     standardize: Sequence[str] = (),
 ) -> Summary:
-    """Describe a data set that was made from a table, as values for JSON.
+    """Describe a `MoleculeDataset` of ``N`` molecules from a table, as values for JSON.
 
     Args:
-        dataset: a :class:`~slicegraph.data.datasets.MoleculeDataset` of ``N`` molecules.
+        dataset: the data set.
         keys: ``[N]`` uint64; rows with the same key are the same molecule.
         rows: the number of rows of the table.
         rejected: the row, the text and the reason of every row that cannot be used.
@@ -64,6 +64,7 @@ def summarize(
         standardize: the steps that changed the molecules.
     """
     store, task = dataset.store, dataset.task
+    reasons = [reason for *_, reason in rejected]
     labels = dataset.labels(np.arange(len(store))).astype(np.float64)
     splits = {name: np.asarray(part) for name, part in dataset.splits.items()}
     used = np.concatenate([np.empty(0, np.int64), *splits.values()])
@@ -79,7 +80,7 @@ def summarize(
         "rows": int(rows),
         "accepted": int(rows) - len(rejected),
         "rejected": group_reasons(rejected),
-        "lost": _lost(reason for *_, reason in rejected),
+        "lost": dict.fromkeys((*_LEFT_OUT.values(), "rejected"), 0) | Counter(map(_how, reasons)),
         "rejected_file": str(store.folder / REJECTED),
         "left_out": int(rows) - len(rejected) - len(used),
         "duplicates": len(keys) - len(np.unique(keys)),
@@ -104,7 +105,7 @@ def summarize(
         listed = ", ".join(counted(count, kind) for kind, count in odd["counts"].items())
         remedy = not standardize and any(kind in odd["counts"] for kind in _CHANGED)
         odd["text"] = listed + drawn + " (--standardize)" * remedy
-    summary["notes"] = [*map(str, notes), *filter(None, map(_hint, targets))]
+    summary["notes"] = [*map(str, notes), *_hints(targets)]
     if "isotopes" in summary["odd"].get("counts", ()):
         summary["notes"].append(_ISOTOPES)
     found = [*_warnings(summary, labels), *_contradictions(targets, keys[used], labels[used])]
@@ -154,21 +155,17 @@ def similarity(
 ) -> dict[str, Any] | None:
     """Compare test molecules with their nearest training molecules; None if there are none.
 
-    The similarity is Tanimoto's of Morgan fingerprints (2,048 bits, radius 2), of at most 1,000
-    test molecules to at most 20,000 training molecules, drawn at random with a fixed seed.
+    The similarity is Tanimoto's of the `fingerprints`, of at most 1,000 test molecules to at most
+    20,000 training molecules, drawn at random with a fixed seed.
     """
-    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
 
-    def fingerprints(positions: Any, most: int) -> Iterator[Any]:
-        positions = np.asarray(positions)
-        for position in positions[np.sort(permutation(len(positions), seed=0)[:most])]:
-            text = smiles(int(position))
-            if text and (molecule := Chem.MolFromSmiles(text)) is not None:
-                yield generator.GetFingerprint(molecule)
+    def drawn(positions: Any, most: int) -> list[Any]:
+        chosen = np.asarray(positions)[np.sort(permutation(len(positions), seed=0)[:most])]
+        texts = filter(None, (smiles(int(position)) for position in chosen))
+        return [found for found in fingerprints(texts) if found is not None]
 
-    with rdBase.BlockLogs():
-        queries = list(fingerprints(test, MOST_QUERIES))
-        known = list(fingerprints(train, MOST_NEIGHBOURS)) if queries else []
+    queries = drawn(test, MOST_QUERIES)
+    known = drawn(train, MOST_NEIGHBOURS) if queries else []
     if not known:
         return None
     nearest = np.array([max(DataStructs.BulkTanimotoSimilarity(f, known)) for f in queries])
@@ -186,7 +183,7 @@ def odd_molecules(smiles: Callable[[int], str], num_atoms: np.ndarray) -> dict[s
 
     A molecule may be of several kinds. At most 50,000 are searched, drawn at random.
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     drawn = permutation(len(num_atoms), seed=0)[:MOST_SEARCHED]
     with rdBase.BlockLogs():
         for position in drawn.tolist():
@@ -205,10 +202,9 @@ def odd_molecules(smiles: Callable[[int], str], num_atoms: np.ndarray) -> dict[s
                 "isotopes": any(atom.GetIsotope() for atom in mol.GetAtoms()),
                 "macromolecules": "heavy atoms" in remark,
             }
-            for kind, holds in kinds.items():
-                counts[kind] = counts.get(kind, 0) + bool(holds)
-    counts = {kind: count for kind, count in counts.items() if count}
-    return {"counts": counts, "of": len(drawn)} if counts else {}
+            counts.update({kind: bool(holds) for kind, holds in kinds.items()})
+    found = {kind: count for kind, count in counts.items() if count}
+    return {"counts": found, "of": len(drawn)} if found else {}
 
 
 def _target(
@@ -222,7 +218,7 @@ def _target(
     is_class = task.kind != "regression"
     classes = [str(name) for name in getattr(task, "class_names", ())]
     if is_class and len(classes) != task.num_classes:
-        classes = [str(number) for number in range(task.num_classes)]
+        classes = list(map(str, range(task.num_classes)))
     known = known if len(known) else np.zeros(1)
     positive = known[known > 0]
     logarithmic = not is_class and known.min() >= 0 and _decades(positive, 0.025) > _DECADES
@@ -264,20 +260,19 @@ def _decades(values: np.ndarray, tail: float) -> float:
     return math.log10(high / low)
 
 
-def _hint(target: dict[str, Any]) -> str:
-    """A hint on how the labels could be given instead, or nothing."""
-    if not target["log"]:
-        return ""
-    decades = f"{_decades(np.array(target['edges']), 0):.1f} orders of magnitude"
-    return f"{target['name']} spans {decades}; a column of its logarithm is often learnt better"
+def _hints(targets: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield how labels could be given instead."""
+    for target in targets:
+        if target["log"]:
+            spans = f"spans {_decades(np.array(target['edges']), 0):.1f} orders of magnitude"
+            yield f"{target['name']} {spans}; a column of its logarithm is often learnt better"
 
 
 def _warnings(summary: Summary, labels: np.ndarray) -> Iterator[str]:
     """Yield what is wrong with the splits and the labels."""
-    if summary["overlap"]:
-        shared = counted(summary["overlap"], "molecules")
-        verb = "is" if summary["overlap"] == 1 else "are"
-        yield f"{shared} {verb} in two splits: the scores will be too good"
+    if count := summary["overlap"]:
+        shared = f"{counted(count, 'molecules')} {'is' if count == 1 else 'are'}"
+        yield f"{shared} in two splits: the scores will be too good"
     tested = summary["splits"].get("test", {"molecules": 0})["molecules"]
     if 0 < tested < FEW:
         few = "its scores have wide intervals" if tested > 2 else "its scores mean little"
@@ -295,18 +290,14 @@ def _warnings(summary: Summary, labels: np.ndarray) -> Iterator[str]:
         if target["kind"] == "regression" and len(values):
             if values.min() == values.max():
                 yield f"all labels of {name} are {_short(values[0])}: there is nothing to learn"
-            scaled = values
-            if target["log"]:
-                scaled = np.log10(np.maximum(values, target["edges"][0]))
+            scaled = np.log10(np.maximum(values, target["edges"][0])) if target["log"] else values
             first, middle, third = np.quantile(scaled, (0.25, 0.5, 0.75))
             far = values[np.abs(scaled - middle) > _FAR * (third - first)]
             if third > first and len(far):
-                examples = ", ".join(map(_short, np.unique(far)[:3]))
-                labelled = counted(len(far), "labels")
-                yield f"{name} has {labelled} far from all others ({examples}): check them"
+                few, examples = counted(len(far), "labels"), map(_short, np.unique(far)[:3])
+                yield f"{name} has {few} far from all others ({', '.join(examples)}): check them"
     if rare:
-        more = f"; and {len(rare) - 3} more such" if len(rare) > 3 else ""
-        yield "; ".join(rare[:3]) + more
+        yield _first_three(rare)
 
 
 def _contradictions(
@@ -324,17 +315,19 @@ def _contradictions(
         if target["kind"] == "regression":
             typical = f"{_short(float(np.median(own)))} {target['unit']}".rstrip()
             details.append(f"{name}typical difference {typical}")
-        elif target["kind"] == "binary":
-            details.append(f"{name}{len(own):,} with both classes")
         else:
-            details.append(f"{name}{len(own):,} with several classes")
-    more = f"; and {len(details) - 3} more such" if len(details) > 3 else ""
+            classes = "both" if target["kind"] == "binary" else "several"
+            details.append(f"{name}{len(own):,} with {classes} classes")
     verb = "occurs" if count == 1 else "occur"
     yield (
         f"{counted(count, 'molecules')} {verb} more than once with different labels "
-        f"({'; '.join(details[:3])}{more}), salts, stereoisomers and isotopologues counted as one "
+        f"({_first_three(details)}), salts, stereoisomers and isotopologues counted as one "
         "molecule: this bounds the reachable error; see --replicates"
     )
+
+
+def _first_three(texts: list[str]) -> str:
+    return "; ".join([*texts[:3], *([f"and {len(texts) - 3} more such"] * (len(texts) > 3))])
 
 
 def summary_lines(summary: Summary) -> list[str]:
@@ -361,17 +354,15 @@ def summary_lines(summary: Summary) -> list[str]:
     lines.append(("same", repeats(summary)))
     parts = ", ".join(f"{name} {part['rows']:,}" for name, part in summary["splits"].items())
     sides = f"{counted(summary['overlap'], 'molecules')} in two splits"
-    left = counted(summary["left_out"], "rows")
-    left = f"; {left} merged or left out" if summary["left_out"] else ""
+    left = summary["left_out"]
+    left = f"; {counted(left, 'rows')} merged or left out" if left else ""
     lines.append(("split", f"{parts} rows; {sides}{left}"))
     targets = summary["targets"]
     lines += [("label", _target_line(target)) for target in targets[:_CONSOLE_TARGETS]]
     if len(targets) > _CONSOLE_TARGETS:
         lines.append(("", counted(len(targets) - _CONSOLE_TARGETS, "more targets")))
-    sizes = summary["sizes"]
-    lines.append(
-        ("atoms", f"{sizes['smallest']:,} to {sizes['largest']:,}, median {sizes['median']:g}")
-    )
+    sizes = "{smallest:,} to {largest:,}, median {median:g}".format(**summary["sizes"])
+    lines.append(("atoms", sizes))
     if odd := summary["odd"]:
         lines.append(("odd", odd["text"]))
     if near := summary["similarity"]:
@@ -380,31 +371,24 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(("near", f"{text}, {below}"))
     lines += [("note", note) for note in summary["notes"]]
     lines += [("WARNING", warning) for warning in summary["warnings"]]
-    return [f"{name:<7} {_printable(text)}" for name, text in lines]
+    printable = ("".join(c if c.isprintable() else " " for c in text) for _, text in lines)
+    return [f"{name:<7} {text}" for (name, _), text in zip(lines, printable, strict=True)]
 
 
 def repeats(summary: Summary) -> str:
     """Say how many rows repeat a molecule, and how many molecules have different labels."""
-    if not summary["duplicates"]:
+    rows, molecules = summary["duplicates"], summary["conflicts"]
+    if not rows:
         return "no molecule occurs twice"
-    verb = "repeats" if summary["duplicates"] == 1 else "repeat"
-    text = f"{counted(summary['duplicates'], 'rows')} {verb} a molecule"
-    if not summary["conflicts"]:
+    text = f"{counted(rows, 'rows')} {'repeats' if rows == 1 else 'repeat'} a molecule"
+    if not molecules:
         return f"{text}, with the same labels"
-    verb = "has" if summary["conflicts"] == 1 else "have"
-    different = f"{counted(summary['conflicts'], 'molecules')} {verb} different labels"
-    return f"{text}; {different} (see --replicates)"
-
-
-def _lost(reasons: Iterable[str]) -> dict[str, int]:
-    """Count the rows that are not used: without a label, left out as limits, rejected."""
-    found = dict.fromkeys((*_LEFT_OUT.values(), "rejected"), 0)
-    for reason in reasons:
-        found[_how(reason)] += 1
-    return found
+    different = f"{counted(molecules, 'molecules')} {'has' if molecules == 1 else 'have'}"
+    return f"{text}; {different} different labels (see --replicates)"
 
 
 def _how(reason: str) -> str:
+    """Return why a row is not used: without a label, left out as a limit, or rejected."""
     return next((how for text, how in _LEFT_OUT.items() if reason.startswith(text)), "rejected")
 
 
@@ -435,9 +419,5 @@ def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.1%}".replace("%", " %") if whole else ""
 
 
-def _cut(text: str, most: int = 30) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+def _cut(text: str) -> str:
+    return text if len(text) <= 30 else f"{text[:29]}…"

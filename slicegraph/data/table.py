@@ -1,8 +1,7 @@
 """Files of molecules as streams of rows: CSV, TSV, SMI and SDF, plain or gzip; Parquet and Excel.
 
-The standard `csv` module reads one record at a time, so that a row that cannot be read costs that
-row alone. `pandas.read_csv` does not keep this promise: after a quote that is not closed it takes
-everything up to the next quote as one field, and it fills short rows silently.
+The standard `csv` module reads one record at a time, so that a bad row costs that row alone.
+`pandas.read_csv` takes everything after an open quote as one field, and fills short rows silently.
 """
 
 import codecs
@@ -20,6 +19,7 @@ from contextlib import closing, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from itertools import chain, islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -160,6 +160,8 @@ def is_text(field: str) -> bool:
 
 def printable(field: str) -> str:
     r"""Return the field with such bytes written as \x00 and \xff."""
+    if field.isascii():
+        return field
     return _ESCAPED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", field)
 
 
@@ -180,9 +182,18 @@ class _FieldTable(TableSource):
         if renamed:
             shown = ", ".join(map(repr, renamed[:3])) + ", ..." * (len(renamed) > 3)
             self.notes += (f"repeated or empty names of columns: they are called {shown}",)
+        for name in (*([smiles] if smiles else []), *(labels or ())):
+            if name not in unique:
+                many = any(_NUMBERED.sub("", one) == name != one for one in unique)
+                known = f"{'more than one' if many else 'no'} column {name!r}"
+                raise ValueError(f"{path.name!r} has {known}; its columns are {', '.join(unique)}")
+        smiles = smiles or _guess_smiles(path.name, unique, sample)
+        if labels is None:
+            others = [k for k, n in enumerate(unique) if n != smiles and not _NUMBERED.search(n)]
+            labels = [unique[k] for k in others if _has_labels(unique[k], [r[k] for r in sample])]
         self.columns, self._header = tuple(unique), [name.casefold() for name in names]
-        self.smiles, self.labels = _choose_columns(path.name, unique, sample, smiles, labels)
-        self._places = [unique.index(name) for name in (self.smiles, *self.labels)]
+        self.smiles, self.labels = smiles, tuple(labels)
+        self._places = [unique.index(name) for name in (smiles, *labels)]
         texts = [row[self._places[0]].strip() for row in sample]
         if 2 * sum(text.startswith("InChI=") for text in texts) > sum(map(bool, texts)):
             self.structure = "InChI"
@@ -306,17 +317,14 @@ class _DelimitedTable(_TextFile, _FieldTable):
         if problem:
             raise ValueError(f"{path.name!r} has no header ({problem})")
         names = [""] * _has_row_names(header, rows) + _clean_names(header)
-        while (
-            len(names) > 1 and not names[-1] and not _filled(row[len(names) - 1 :] for row in rows)
-        ):
+        while len(names) > 1 and not _filled([names[-1:], *(r[len(names) - 1 :] for r in rows)]):
             names.pop()
         if len(rows) > 1 and all(_filled([row[len(names) :]]) for row in rows):
             usual = Counter(map(len, rows)).most_common(1)[0][0]
             problem = f"every row has {usual} fields, the header {len(names)}"
-            remedy = "export with ; or quotes"
             if self.delimiter == ",":
                 problem += ": perhaps decimal commas in a comma-separated file"
-            raise ValueError(f"{path.name!r}: {problem}; {remedy}")
+            raise ValueError(f"{path.name!r}: {problem}; export with ; or quotes")
         self._width = len(names)
         ends = [row[len(names) :] for row in [header, *rows]]
         wrong = sum(len(row) < len(names) for row in rows) + sum(_filled([end]) for end in ends)
@@ -596,20 +604,15 @@ _READERS: dict[str, Any] = {
 SUFFIXES = tuple(_READERS)
 
 
-class _Layout(NamedTuple):
-    """Where the fields of a CSV are: its delimiter, its header and the first rows."""
+def _find_layout(lines: list[str], delimiters: str) -> tuple[str, int, list[str], list[list[str]]]:
+    """Return the delimiter, how many lines are before the header, the header and the first rows.
 
-    delimiter: str
-    skipped: int  # lines before the header, blank ones not counted
-    header: list[str]
-    rows: list[list[str]]
-
-
-def _find_layout(lines: list[str], delimiters: str) -> _Layout:
+    Blank lines are not counted.
+    """
     start = 0
     if lines and (sep := _SEP.fullmatch(lines[0].rstrip("\r\n"))):
         delimiters, start = sep[1], 1
-    found: list[tuple[tuple[bool, bool, bool, float, int], _Layout]] = []
+    found: list[tuple[Any, tuple[str, int, list[str], list[list[str]]]]] = []
     for delimiter in delimiters:
         reader, places, records = csv.reader(lines[start:], delimiter=delimiter), [start], []
         try:
@@ -628,9 +631,8 @@ def _find_layout(lines: list[str], delimiters: str) -> _Layout:
             molecules = any(_is_molecule(field) for row in rows[:5] for field in row)
             share = (fitting + 1) / len(records)
             score = (width > 1, _has_usual_name(header), molecules, share, width)
-            found.append((score, _Layout(delimiter, places[k], header, rows)))
-    best = max((score for score, _ in found), default=None)
-    return next((one for score, one in found if score == best), _Layout(",", 0, [], []))
+            found.append((score, (delimiter, places[k], header, rows)))
+    return max(found, key=itemgetter(0))[1] if found else (",", 0, [], [])
 
 
 def _find_header(rows: list[list[str]]) -> int:
@@ -694,7 +696,11 @@ def _read_records(lines: Iterable[str], delimiter: str, width: int) -> Iterator[
     """
     fresh, returned = iter(lines), deque[str]()
     expected = None
-    while (line := returned.popleft() if returned else next(fresh, None)) is not None:
+
+    def take() -> str | None:
+        return returned.popleft() if returned else next(fresh, None)
+
+    while (line := take()) is not None:
         if not line.strip(_BLANKS):
             continue
         taken = [line]
@@ -707,8 +713,7 @@ def _read_records(lines: Iterable[str], delimiter: str, width: int) -> Iterator[
                 characters += len(taken[-1])
                 if len(taken) == MAX_LINES or characters >= MAX_CHARACTERS:
                     return
-                line = returned.popleft() if returned else next(fresh, None)
-                if line is None:
+                if (line := take()) is None:
                     return
                 taken.append(line)
 
@@ -769,26 +774,6 @@ def plain_number(text: str) -> tuple[float, str | None]:
     if math.isinf(value):
         return value, "is not finite"
     return value, "is too large for float32" if abs(value) > _LARGEST else "is not a number"
-
-
-def _choose_columns(
-    file: str,
-    names: list[str],
-    sample: list[list[str]],
-    smiles: str | None,
-    labels: Sequence[str] | None,
-) -> tuple[str, tuple[str, ...]]:
-    """Return the columns of the molecules and the labels, as given or guessed from a few rows."""
-    for name in (*([smiles] if smiles else []), *(labels or ())):
-        if name not in names:
-            many = any(_NUMBERED.sub("", one) == name != one for one in names)
-            known = f"{'more than one' if many else 'no'} column {name!r}"
-            raise ValueError(f"{file!r} has {known}; its columns are {', '.join(names)}")
-    smiles = smiles or _guess_smiles(file, names, sample)
-    if labels is None:
-        others = [k for k, n in enumerate(names) if n != smiles and not _NUMBERED.search(n)]
-        labels = [names[k] for k in others if _has_labels(names[k], [row[k] for row in sample])]
-    return smiles, tuple(labels)
 
 
 def _guess_smiles(file: str, names: list[str], sample: list[list[str]]) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,12 +15,10 @@ import pandas as pd
 from tqdm import tqdm
 
 from slicegraph.data.pool import PROCESS_ENDED, run_halved
-from slicegraph.data.smiles import MoleculeGraph
-from slicegraph.data.table import NOT_TEXT, is_text
 from slicegraph.files import sha256_of
 from slicegraph.models.base import WEIGHTS_FILE, find_model
 from slicegraph.predict.distributed import default_device
-from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graph
+from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graphs
 from slicegraph.predict.table import CHUNK_ROWS, value_columns
 
 _KEY = b"slicegraph"  # of the record in the metadata of a part
@@ -77,11 +75,10 @@ class BatchPredictor:
     def columns(self) -> dict[str, str]:
         """The columns that are added, with their types in SQL."""
         config = self.model.config
-        words = {"warning", "error"}
+        words, added = {"warning", "error"}, value_columns(config)
         if config.task == "multiclass":
-            words |= {f"{name}_pred" for name in _names(config)}
-        added = [*value_columns(config), "warning", "error"]
-        return {name: "string" if name in words else "double" for name in added}
+            words |= {*added[:: 1 + config.num_classes]}
+        return {n: "string" if n in words else "double" for n in (*added, "warning", "error")}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | ({"_model": None} if self._path else {})
@@ -123,34 +120,19 @@ class BatchPredictor:
         because RDKit crashes, has an error.
         """
         rows = ["" if text is None or text != text else text for text in texts]
-        read = partial(_read_texts, steps=self.model.config.standardize)
-        alone = partial(run_halved, read, died=lambda text: PROCESS_ENDED)
-        graphs = alone(rows) if careful else read(rows)
+        read = partial(read_graphs, steps=self.model.config.standardize)
+        graphs = run_halved(read, rows, lambda text: PROCESS_ENDED) if careful else read(rows)
         values, errors, warnings = self.model.predict_graphs(graphs, self.batch_size)
         config, columns = self.model.config, list[np.ndarray]()
         for own in np.moveaxis(values, 1, 0).astype(np.float64):
             if config.task == "multiclass":
                 names = config.class_names or tuple(map(str, range(own.shape[1])))
                 chosen = ["" if np.isnan(row).any() else names[row.argmax()] for row in own]
-                columns.append(np.array(chosen, object))
-                columns += list(own.T)
+                columns += [np.array(chosen, object), *own.T]
             else:
                 columns.append(own)
         columns += [np.array(warnings, object), np.array([one or "" for one in errors], object)]
         return dict(zip(self.columns, columns, strict=True))
-
-
-def _names(config: Any) -> Sequence[str]:
-    """The names of the targets, as `value_columns` has them."""
-    step = 1 + (config.num_classes if config.task == "multiclass" else 0)
-    return [name.removesuffix("_pred") for name in value_columns(config)[::step]]
-
-
-def _read_texts(texts: Sequence[Any], steps: Sequence[str]) -> list[MoleculeGraph | str]:
-    return [
-        NOT_TEXT if isinstance(text, str) and not is_text(text) else read_graph(text, steps)
-        for text in texts
-    ]
 
 
 class Counts(NamedTuple):
@@ -171,7 +153,9 @@ class PartPredictor:
 
     def __init__(self, out: str, predictor: BatchPredictor) -> None:
         self.out, self.predictor = Path(out), predictor
-        self.record = {"model": model_sha256(predictor)}
+        place = find_model(str(predictor._path))
+        weights = place if place.is_file() else place / WEIGHTS_FILE
+        self.record = {"model": sha256_of(weights)}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Predict the parts in the column "part"; for Ray's `map_batches`."""
@@ -220,18 +204,13 @@ class PartPredictor:
         except (ArrowInvalid, KeyError, ValueError, TypeError):
             raise ValueError(f"{target} is not a result of predict; choose another --out") from None
         now = self.record | {"bytes": part.stat().st_size}
-        for name, what in (("model", "another model"), ("bytes", f"another {part.name}")):
+        for name, what in (("model", "model"), ("bytes", part.name)):
             if record.get(name) != now[name]:
-                raise ValueError(f"{target} was predicted from {what}; choose another --out")
+                problem = f"was predicted from another {what}"
+                raise ValueError(f"{target} {problem}; choose another --out")
         if not counts.rows == found.num_rows == parquet.read_metadata(part).num_rows:
             raise ValueError(f"{target} has {found.num_rows:,} rows, expected those of {part}")
         return counts
-
-
-def model_sha256(predictor: BatchPredictor) -> str:
-    """The checksum of the weights of a predictor that was made from a path."""
-    place = find_model(str(predictor._path))
-    return sha256_of(place if place.is_file() else place / WEIGHTS_FILE)
 
 
 def predict_parts(
@@ -243,10 +222,8 @@ def predict_parts(
 ) -> tuple[Counts, int]:
     """Predict every Parquet file of a folder into a file of the same name in another folder.
 
-    Returns what is in all parts, and how many of the rows were predicted by this call.
-
-    Files that are done are left as they are, so that the same call goes on after an interruption.
-    At the end the rows of all parts are counted and compared with those of the source.
+    Returns what is in all parts, and how many of the rows were predicted by this call. Files that
+    are done are left as they are, so that the same call goes on after an interruption.
     """
     parts = sorted(folder.glob("*.parquet"))
     if not parts:

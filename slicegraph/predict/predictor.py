@@ -18,6 +18,7 @@ from slicegraph.data.smiles import (
     read_smiles,
 )
 from slicegraph.data.store import MoleculeStore
+from slicegraph.data.table import NOT_TEXT, is_text
 from slicegraph.models import GraphSliceformer
 from slicegraph.models.base import load
 from slicegraph.registry import predictor_class
@@ -82,8 +83,7 @@ class MoleculePredictor(GraphSliceformer):
 
     def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
-        graphs = [read_graph(text, self.config.standardize) for text in smiles]
-        found = self.predict_graphs(graphs, batch_size)
+        found = self.predict_graphs(read_graphs(smiles, self.config.standardize), batch_size)
         return found._replace(warnings=add_isotopes(found.warnings, smiles))
 
     def predict_graphs(
@@ -122,18 +122,15 @@ class MoleculePredictor(GraphSliceformer):
             raise ValueError(
                 "the model predicts for nodes, expected one that predicts for molecules"
             )
-        for what, own, given in (
-            ("atom", config.node_vocabulary, atoms),
-            ("bond", config.edge_vocabulary, bonds),
-        ):
+        kinds = {"atom": (config.node_vocabulary, atoms), "bond": (config.edge_vocabulary, bonds)}
+        for what, (own, given) in kinds.items():
             ignored = what == "bond" and own is None and config.edge_dim is None
             fits = own is not None and len(own) == len(given) and all(map(int.__ge__, own, given))
             if not ignored and not fits:
                 listed = "no" if own is None else ", ".join(map(str, own))
-                raise ValueError(
-                    f"the model reads {what} features with {listed} categories, these molecules "
-                    f"have {', '.join(map(str, given)) or 'no'}"
-                )
+                reads = f"the model reads {what} features with {listed} categories"
+                found = ", ".join(map(str, given)) or "no"
+                raise ValueError(f"{reads}, these molecules have {found}")
 
     @torch.inference_mode()
     def _predict(
@@ -183,12 +180,17 @@ def read_graph(smiles: object, steps: Sequence[str] = ()) -> MoleculeGraph | str
         return f"{smiles!r} is not text"
     if not smiles.strip():
         return "no SMILES"
+    if not is_text(smiles):
+        return NOT_TEXT
     try:
         return read_smiles(standardize(smiles, steps))
-    except SmilesError as error:
-        return str(getattr(error, "reason", error))
     except (ValueError, RuntimeError) as error:  # RDKit raises both
-        return str(error)
+        return error.reason if isinstance(error, SmilesError) else str(error)
+
+
+def read_graphs(texts: Sequence[object], steps: Sequence[str]) -> list[MoleculeGraph | str]:
+    """Return the `read_graph` of each text."""
+    return [read_graph(text, steps) for text in texts]
 
 
 def add_isotopes(warnings: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -14,17 +14,7 @@ from tqdm import tqdm
 
 from slicegraph.data.pool import PROCESS_ENDED, ordered_map, run_halved
 from slicegraph.data.smiles import MoleculeGraph
-from slicegraph.data.table import (
-    FORMULAS,
-    NOT_TEXT,
-    Chunk,
-    Row,
-    TableSource,
-    cut,
-    is_text,
-    open_table,
-    printable,
-)
+from slicegraph.data.table import FORMULAS, Chunk, Row, TableSource, cut, open_table, printable
 from slicegraph.models import GraphSliceformerConfig
 from slicegraph.predict.distributed import ALONE, Rank, share
 from slicegraph.predict.predictor import MoleculePredictor, Predictions, add_isotopes, read_graph
@@ -95,7 +85,7 @@ class WholeTable(NamedTuple):
         """The cells of a row in the order of the file; the text of a row that cannot be parsed."""
         others = list(row.labels) or [""] * (len(self.columns) - 1)
         cells = [*others[: self.place], row.text, *others[self.place :]]
-        return [cell if is_text(cell) else printable(cell) for cell in cells]
+        return list(map(printable, cells))
 
 
 def open_whole(path: str | Path, smiles: str | None = None) -> WholeTable:
@@ -155,11 +145,10 @@ class PredictedTable:
             self.rows += len(errors)
             self.warnings += sum(map(bool, warnings))
             self.errors += sum(error is not None for error in errors)
+            each = zip(chunk.rows, values, warnings, errors, strict=True)
             rows = (
                 [*self.table.cells(row), *value_cells(found, self.config), warning, error or ""]
-                for row, found, warning, error in zip(
-                    chunk.rows, values, warnings, errors, strict=True
-                )
+                for row, found, warning, error in each
             )
             yield _csv(rows, self.delimiter)
 
@@ -168,8 +157,8 @@ def with_bar(
     table: TableSource, name: str, predicted: Iterable[tuple[Chunk, Predictions]]
 ) -> Iterator[tuple[Chunk, Predictions]]:
     """Show on standard error how much of the table is done."""
-    bar = tqdm(desc=name, total=table.size, unit=table.unit, unit_scale=True, mininterval=0.5)
-    with bar:
+    options = {"desc": name, "total": table.size, "unit": table.unit, "unit_scale": True}
+    with tqdm(**options, mininterval=0.5) as bar:
         for chunk, predictions in predicted:
             yield chunk, predictions
             bar.update(chunk.position - bar.n)
@@ -183,10 +172,7 @@ def compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _read_rows(rows: Sequence[Row], steps: Sequence[str] = ()) -> list[MoleculeGraph | str]:
-    return [
-        row.problem or (read_graph(row.text, steps) if is_text(row.text) else NOT_TEXT)
-        for row in rows
-    ]
+    return [row.problem or read_graph(row.text, steps) for row in rows]
 
 
 def _csv(rows: Iterable[Sequence[object]], delimiter: str = ",") -> bytes:

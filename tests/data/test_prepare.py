@@ -9,7 +9,6 @@ import shutil
 import signal
 import sys
 from importlib import import_module
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -528,11 +527,9 @@ def test_a_store_of_other_formats_is_refused(source, tmp_path, first):
 
 
 def test_standardised_molecules_have_their_new_smiles(tmp_path, monkeypatch):
-    fake = SimpleNamespace(
-        standardize=lambda text, steps: text.split(".")[0] + "O" * len(steps),
-        isotopologue=lambda text, steps: "",
-    )
-    monkeypatch.setitem(sys.modules, "slicegraph.data.molecules", fake)
+    module = "slicegraph.data.molecules"
+    monkeypatch.setattr(f"{module}.standardize", lambda t, s: t.split(".")[0] + "O" * len(s))
+    monkeypatch.setattr(f"{module}.isotopologue", lambda text, steps: "")
     source = write_csv(tmp_path / "a.csv", [["CC.Cl", "1"]])
     prepare(source, tmp_path / "store", workers=1, standardize=["fragment"], labels=["gap"])
     store = MoleculeStore(tmp_path / "store")

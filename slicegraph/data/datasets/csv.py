@@ -6,7 +6,6 @@ from broken data is an error: several possible targets, values such as ">10", ma
 
 import csv
 import hashlib
-import io
 import json
 import math
 import os
@@ -22,13 +21,13 @@ import numpy as np
 import rdkit
 
 from slicegraph.data import columns, molecules, splits
-from slicegraph.data.cells import CENSORED, ColumnFormat, sign_of
+from slicegraph.data.cells import ColumnFormat, sign_of
 from slicegraph.data.datasets.source import MissingDataset, MoleculeDataset, Source
 from slicegraph.data.splits import Task
 from slicegraph.data.store import REJECTED, MoleculeStore
 from slicegraph.data.summary import count_conflicts, reason_kind, summarize
 from slicegraph.data.table import SDF_RECORDS
-from slicegraph.files import FolderBusy, folder_lock, write_atomically
+from slicegraph.files import FolderBusy, folder_lock
 from slicegraph.metrics import counted
 
 PREFIX = "csv:"
@@ -37,6 +36,7 @@ REPLICATES = ("keep", "mean", "median")
 _NOT_LOST = ("no label", "a limit")  # reasons of rows that are left out as their owner meant it
 _PATIENCE = 3600.0  # seconds to wait for another process that prepares the same table
 _MOST_REASONS = 3
+_LIMITS_ARE = {"drop": "left out", "value": "taken as values", "loss": "trained as limits"}
 _FEW_CLASSES = 10  # whole numbers with at most so many values may be classes
 
 
@@ -80,12 +80,8 @@ class CsvSource(Source):
             raise MissingDataset(f"{name}: {str(self.path)!r} is a folder, expected a file")
         if not self.path.is_file():
             raise MissingDataset(f"{name}: there is no file {str(self.path)!r}")
-        for option, value, known in (
-            ("replicates", replicates, REPLICATES),
-            ("censored", censored, CENSORED),
-        ):
-            if value not in known:
-                raise ValueError(f"{option} = {value!r}, expected {', '.join(known)}")
+        if replicates not in REPLICATES:
+            raise ValueError(f"replicates = {replicates!r}, expected {', '.join(REPLICATES)}")
         if split not in (None, ALL):
             splits.parse_split(split)
         self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
@@ -111,8 +107,7 @@ class CsvSource(Source):
     def _format(self, target: str) -> ColumnFormat:
         """Return how the texts of a target are read; raise if nobody said what ">10" means."""
         column = self.profile[target]
-        if column.censored:
-            self._check_limits(column.censored, target)
+        self._check_limits(column.censored, target)
         form = replace(column.format, censored=self._censored)
         if not (self._class_names and form.words):
             return form
@@ -126,7 +121,7 @@ class CsvSource(Source):
         return replace(form, words=tuple((word, known[word]) for word, _ in form.words))
 
     def _check_limits(self, count: int, target: str) -> None:
-        if self._censored == "stop":
+        if count and self._censored == "stop":
             raise ValueError(
                 f"{self.name}: {count:,} values of {target!r} are limits such as '>10' or '<0.1', "
                 "not measurements; choose --censored drop (leave them out), --censored value (take "
@@ -135,17 +130,15 @@ class CsvSource(Source):
             )
 
     def columns(self) -> dict[str, Any]:
-        return {
-            "smiles": self.smiles,
-            "labels": self.labels,
-            "formats": self.formats,
-            "standardize": self.standardize,
-        }
+        names = ("smiles", "labels", "formats", "standardize")
+        return {name: getattr(self, name) for name in names}
 
     def dataset(self, workers: int | None = None, progress: bool = True) -> MoleculeDataset:
         """Return the table as a `MoleculeDataset` with its summary."""
         store = self.store(workers, progress)
-        rejected = self._rejected(store)
+        with open(store.folder / REJECTED, encoding="utf-8", newline="") as file:
+            _, *rows = csv.reader(file)
+        rejected = [(int(row), text, reason) for row, text, reason in rows]
         self._check_share(store, rejected)
         self._describe_reading()
         measured = np.array(store.labels)
@@ -157,20 +150,13 @@ class CsvSource(Source):
         usable = np.flatnonzero(~np.isnan(measured).all(1))
         split, parts, left_out = self._parts(store, usable, keys, task)
         dropped = np.setdiff1d(np.arange(len(store)), usable)
-        left_out += self._rows(store, dropped, "a limit (--censored drop)")
+        left_out += _unused(store, dropped, "a limit (--censored drop)")
         self._check_share(store, rejected + left_out)
         conflicts = count_conflicts(keys, measured)
         parts, labels, bounds = self._merged(store, parts, task)
-        dataset = MoleculeDataset(
-            self.name,
-            store.with_labels(labels, bounds),
-            parts,
-            task,
-            task.evaluator(),
-            keys=keys,
-            standardize=self.standardize,
-            split=split,
-        )
+        made: Any = {"keys": keys, "standardize": self.standardize, "split": split}
+        store = store.with_labels(labels, bounds)
+        dataset = MoleculeDataset(self.name, store, parts, task, task.evaluator(), **made)
         summary = summarize(
             dataset,
             keys=keys,
@@ -195,21 +181,6 @@ class CsvSource(Source):
         with folder_lock(lock, patience=_PATIENCE):
             return super().prepare(workers, progress)
 
-    def _rejected(self, store: MoleculeStore) -> list[tuple[int, str, str]]:
-        """Return row, text and reason of every row that is not in the store."""
-        path = store.folder / REJECTED
-        if not store.meta["rejected"]:
-            return []
-        with open(path, encoding="utf-8", newline="") as file:
-            _, *rows = csv.reader(file)
-        return [(int(row), text, reason) for row, text, reason in rows]
-
-    def _rows(
-        self, store: MoleculeStore, positions: np.ndarray, reason: str
-    ) -> list[tuple[int, str, str]]:
-        """Return row, text and reason of molecules that are in the store and are not used."""
-        return [(int(store.rows[i]), store.smiles(int(i)), reason) for i in positions]
-
     def _check_share(self, store: MoleculeStore, rejected: list[tuple[int, str, str]]) -> None:
         """Raise if more rows were lost than allowed; rows without any label are not lost."""
         counts = Counter(reason_kind(reason) for _, _, reason in rejected)
@@ -233,9 +204,9 @@ class CsvSource(Source):
     def _describe_reading(self) -> None:
         """Add a note for whatever was guessed, with the flag that overrides it."""
         if self._given["smiles"] is None and self.smiles is not None:
-            text = f"{self.profile.structure} from column {self.smiles!r} (--smiles to change)"
-            sdf = self.profile.structure == "molblock"
-            self.notes.append(f"molecules from {SDF_RECORDS}" if sdf else text)
+            kind, sdf = self.profile.structure, f"molecules from {SDF_RECORDS}"
+            text = f"{kind} from column {self.smiles!r} (--smiles to change)"
+            self.notes.append(sdf if kind == "molblock" else text)
         if self._guessed:
             listed = ", ".join(map(repr, self.labels))
             self.notes.append(f"target {listed}: the only likely column (--targets to change)")
@@ -247,10 +218,8 @@ class CsvSource(Source):
                 such = f", such as {column.examples[0][1]!r}" if column.examples else ""
                 text = f"{column.bad:,} values of {target!r} cannot be read and are gaps{such}"
                 self.warnings.append(text)
-        if self._censored != "stop" and any(self.profile[t].censored for t in self.labels):
-            done = {"drop": "left out", "value": "taken as values", "loss": "trained as limits"}
-            count = sum(self.profile[target].censored for target in self.labels)
-            self.notes.append(f"{count:,} values such as '>10' are {done[self._censored]}")
+        if count := sum(self.profile[target].censored for target in self.labels):
+            self.notes.append(f"{count:,} values such as '>10' are {_LIMITS_ARE[self._censored]}")
 
     def _classes(self, labels: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
         """Number the classes 0, 1, ... if they are words or asked for; return their names, if any.
@@ -260,16 +229,15 @@ class CsvSource(Source):
         formats = list(self.formats.values())
         if any(form.words for form in formats):
             found = {form.names for form in formats}
-            two = all(len(form.names) == 2 for form in formats)
-            if not all(form.words for form in formats) or (len(found) > 1 and not two):
+            if not all(form.words for form in formats) or (
+                len(found) > 1 and not self._two_words()
+            ):
                 kinds = ", ".join(f"{name} ({self.profile[name].note})" for name in self.labels)
                 problem = f"the targets have different classes: {kinds}"
                 raise ValueError(f"{self.name}: {problem}; train one at a time, by --targets NAME")
             return labels, self._class_names or (found.pop() if len(found) == 1 else ())
-        if self._given["task"] not in ("binary", "multiclass"):
-            return labels, ()
         values = np.unique(labels[~np.isnan(labels)])
-        if (values != values.round()).any():
+        if self._given["task"] not in ("binary", "multiclass") or (values % 1).any():
             return labels, ()
         names = tuple(f"{value:g}" for value in values)
         if self._class_names:
@@ -289,12 +257,14 @@ class CsvSource(Source):
         self.notes.append(f"classes {', '.join(names)} are numbered from 0")
         return numbered, names
 
+    def _two_words(self) -> bool:
+        return all(len(form.names) == 2 for form in self.formats.values())
+
     def _task(self, labels: np.ndarray, names: tuple[str, ...]) -> Task:
         """Return the task; raise if there is nothing to learn."""
         kind = self._given["task"]
         if any(form.words for form in self.formats.values()):
-            two = all(len(form.names) == 2 for form in self.formats.values())
-            allowed = ("binary", "multiclass") if two else ("multiclass",)
+            allowed = ("binary", "multiclass") if self._two_words() else ("multiclass",)
             if kind not in (None, *allowed):
                 raise ValueError(f"{self.name}: task = {kind!r}, but the labels are words: {names}")
             kind = kind or allowed[0]
@@ -302,27 +272,22 @@ class CsvSource(Source):
         if names and task.kind == "multiclass":
             task = replace(task, num_classes=len(names))
         task = replace(task, class_names=names)
-        known = labels[~np.isnan(labels)]
-        values = np.unique(known)
-        if self._given["split"] != ALL:
-            for number, target in enumerate(task.target_names):
-                own = labels[:, number]
-                own = np.unique(own[~np.isnan(own)])
-                if len(own) < 2:
-                    shown = names[int(own[0])] if len(own) and names else ", ".join(map(str, own))
-                    problem = f"every known value of {target!r} is {shown}"
-                    problem = problem if len(own) else f"no row has a value of {target!r}"
-                    if len(task.target_names) == 1:
-                        remedy = "there is nothing to learn, and no split can help"
-                        raise ValueError(f"{self.name}: {problem}: {remedy}")
-                    self.warnings.append(f"{problem}: there is nothing to learn from it")
+        for target, column in zip(task.target_names, labels.T, strict=True):
+            own = np.unique(column[~np.isnan(column)])
+            if len(own) > 1 or self._given["split"] == ALL:
+                continue
+            shown = [names[int(value)] if names else value for value in own]
+            problem = f"every known value of {target!r} is {shown[0]}" if shown else ""
+            problem = problem or f"no row has a value of {target!r}"
+            if len(task.target_names) == 1:
+                remedy = "there is nothing to learn, and no split can help"
+                raise ValueError(f"{self.name}: {problem}: {remedy}")
+            self.warnings.append(f"{problem}: there is nothing to learn from it")
+        values = np.unique(labels[~np.isnan(labels)])
         if kind is None and task.kind == "regression":
-            whole = (values == values.round()).all()
-            if whole and len(values) <= _FEW_CLASSES:
-                self.notes.append(
-                    f"{', '.join(task.target_names)}: {len(values)} whole numbers, taken as a "
-                    "regression (--task multiclass for classes)"
-                )
+            if len(values) <= _FEW_CLASSES and not (values % 1).any():
+                taken = "whole numbers, taken as a regression (--task multiclass for classes)"
+                self.notes.append(f"{', '.join(task.target_names)}: {len(values)} {taken}")
         elif kind is None and task.kind == "binary" and not names:
             self.notes.append("labels 0 and 1, taken as classes (--task regression for numbers)")
         return task
@@ -341,11 +306,10 @@ class CsvSource(Source):
             signs = columns.read_column(self.path, relations[0])
             own = np.array([sign_of(signs[row]) for row in store.rows], np.int8)
             own[np.isnan(labels[:, 0])] = 0
-            if own.any():
-                self._check_limits(int((own != 0).sum()), self.labels[0])
-                done = {"drop": "left out", "value": "taken as values", "loss": "trained as limits"}
-                how = f"by column {relations[0]!r} and {done[self._censored]}"
-                self.notes.append(f"{(own != 0).sum():,} values are limits {how}")
+            if count := int(np.count_nonzero(own)):
+                self._check_limits(count, self.labels[0])
+                how = f"by column {relations[0]!r} and {_LIMITS_ARE[self._censored]}"
+                self.notes.append(f"{count:,} values are limits {how}")
                 self.warnings = [text for text in self.warnings if repr(relations[0]) not in text]
                 bounds = np.where(own[:, None] != 0, own[:, None], bounds)
                 if self._censored == "drop":
@@ -357,14 +321,9 @@ class CsvSource(Source):
     ) -> np.ndarray:
         """Return a number for each molecule; they are kept on disk, as making them takes time."""
         path = store.folder.with_name(f"{store.folder.name}-{name}")
-        if path.is_file():
-            keys = np.load(path, allow_pickle=False)
-            if len(keys) == len(store):
-                return keys
-        keys, content = make([store.smiles(i) for i in range(len(store))]), io.BytesIO()
-        np.save(content, keys)
-        write_atomically(path, [content.getbuffer()])
-        return keys
+        return splits.kept_array(
+            path, len(store), lambda: make([store.smiles(i) for i in range(len(store))])
+        )
 
     def _merged(
         self, store: MoleculeStore, parts: splits.Splits, task: Task
@@ -400,12 +359,12 @@ class CsvSource(Source):
             kept[name] = chosen[known]
             merged, unclear = merged + len(positions) - len(chosen), unclear + (~known).sum()
         if merged:
-            count = sum(map(len, kept.values()))
             done = f"{merged:,} replicate rows merged by {self._replicates}"
+            count = sum(map(len, kept.values()))
             self.notes.append(f"{done}: {count:,} molecules (--replicates)")
         if unclear:
-            text = f"{unclear:,} molecules are left out, because their labels contradict each other"
-            self.warnings.append(text)
+            why = "because their labels contradict each other"
+            self.warnings.append(f"{unclear:,} molecules are left out, {why}")
         return kept, labels, bounds
 
     def _parts(
@@ -419,17 +378,13 @@ class CsvSource(Source):
             chosen = "random" if task.kind == "regression" else "stratified"
             self.notes.append(f"split {chosen}, seed {self._seed} (--split to change)")
         _, column = splits.parse_split(chosen)
-        values = None
-        if column:
-            rows = store.rows[positions]
-            texts = columns.read_column(self.path, column)
-            values = [texts[row] for row in rows]
+        texts = columns.read_column(self.path, column) if column else []
         data = splits.SplitData(
             keys=keys[positions],
             smiles=lambda i: store.smiles(int(positions[i])),
             labels=store.labels[positions],
             kind=task.kind,
-            values=values,
+            values=[texts[row] for row in store.rows[positions]] if column else None,
             cache=self.folder,
             names=task.target_names,
         )
@@ -440,8 +395,13 @@ class CsvSource(Source):
         self.notes += found.notes
         self.warnings += found.warnings
         parts = {name: positions[part] for name, part in found.parts.items()}
-        left_out = self._rows(store, positions[found.left_out], f"left out by split {chosen}")
+        left_out = _unused(store, positions[found.left_out], f"left out by split {chosen}")
         return f"{chosen}, seed {self._seed}", parts, left_out
+
+
+def _unused(store: MoleculeStore, positions: np.ndarray, reason: str) -> list[tuple[int, str, str]]:
+    """Return row, text and reason of molecules that are in the store and are not used."""
+    return [(int(store.rows[i]), store.smiles(int(i)), reason) for i in positions]
 
 
 def _one_label(

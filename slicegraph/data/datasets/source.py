@@ -174,9 +174,9 @@ class Source:
         if self.has_smiles and self.path.is_file():
             checksums = Checksums(folder / CHECKSUMS)
             if store.meta["source"].get("sha256") != checksums.of(self.path):
-                name, place = self.path.name, self.path.parent
-                found = f"was prepared from another {name} than the one in {place}"
-                raise StoreError(folder, f"{found}; delete the folder to prepare it again")
+                other = f"another {self.path.name} than the one in {self.path.parent}"
+                remedy = "delete the folder to prepare it again"
+                raise StoreError(folder, f"was prepared from {other}; {remedy}")
             checksums.save()
         return store
 
