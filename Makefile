@@ -35,7 +35,8 @@ test-extras:
 	.venv-extras/bin/pytest -rs tests/tasks tests/test_batches.py \
 		tests/benchmarks/test_attentions.py \
 		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py \
-		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py $(ARGS)
+		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py \
+		tests/nn/test_attention.py $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
