@@ -143,16 +143,17 @@ def test_tokens_are_sorted_as_by_the_layer():
 def timm() -> ModuleType:
     """timm with its torchvision, also one that is built for CUDA next to a torch for the CPU.
 
-    Such a torchvision cannot load its operators, and its import ends at the first of two that do not
-    exist. Both are for detection: they are declared here, and nothing calls them.
+    Such a torchvision cannot load its operators, and its import ends at the first of two that are
+    missing. Both are for detection: they are declared here, and nothing calls them.
     """
     if find_spec("timm") is None or find_spec("torchvision") is None:
         pytest.skip("needs timm and torchvision: make test-extras")
     try:
         import_module("torchvision")
     except RuntimeError:
-        for name in ("torchvision::nms", "torchvision::qnms"):
-            torch.library.define(name, "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define("torchvision::nms", schema)
+        torch.library.define("torchvision::qnms", schema)
     return import_module("timm")
 
 
