@@ -147,7 +147,7 @@ def timm() -> ModuleType:
     missing. Both are for detection: they are declared here, and nothing calls them.
     """
     if find_spec("timm") is None or find_spec("torchvision") is None:
-        pytest.skip("needs timm and torchvision: make test-extras")
+        pytest.skip("needs timm and torchvision: make test-timm")
     try:
         import_module("torchvision")
     except RuntimeError:
