@@ -10,7 +10,7 @@ BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.p
 # What is tested is what is installed in the venv.
 unexport PYTHONPATH
 
-.PHONY: demo test test-scatter test-extras lint docs clean
+.PHONY: demo test test-scatter test-extras test-timm lint docs clean
 
 # Every demo has a folder of its own.
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
@@ -36,6 +36,12 @@ test-extras:
 		tests/benchmarks/test_attentions.py \
 		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py \
 		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py $(ARGS)
+
+# timm brings torchvision. Where that is built for CUDA and torch is not, other packages cannot import
+# it, torchmetrics among them, so it has a venv of its own.
+test-timm:
+	$(MAKE) VENV=.venv-timm .venv-timm/installed-timm
+	.venv-timm/bin/pytest -rs tests/nn/test_attention.py $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -72,7 +78,11 @@ $(VENV)/installed-extras: $(VENV)/created $(BUILD)
 	$(INSTALL) -e ".[text,images,series,peers,ray,test]"
 	touch $@
 
+$(VENV)/installed-timm: $(VENV)/created $(BUILD)
+	$(INSTALL) -e ".[timm,test]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-scatter .venv-extras build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-scatter .venv-extras .venv-timm build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f slicegraph/ops/_kernels.so
 	find slicegraph tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -7,9 +7,11 @@ from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from numpy.typing import ArrayLike
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
+from sphinx.util.typing import stringify_annotation
 
 import slicegraph
 
@@ -36,8 +38,10 @@ maximum_signature_line_length = 80
 default_role = "literal"  # single backticks in docstrings
 napoleon_custom_sections = ["Shapes"]
 napoleon_use_ivar = True
+napoleon_use_param = False  # "rtol, atol: ..." stays one entry
 
 _log = logging.getLogger(__name__)
+_ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 _LOADED = re.compile(
     r"""<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=["']((?:https?:)?//[^"']+)"""
     r"""|@import\s+["'(]?([^"')]+)|url\(["']?((?:https?:)?//[^"')]+)"""
@@ -68,9 +72,11 @@ def _visit_block(translator: Any, node: nodes.math_block) -> None:
 
 
 def _mend_signature(*arguments: Any) -> tuple[str | None, str | None]:
-    """Write defaults that a dataclass makes as `...`, which Sphinx can read."""
+    """Write defaults that a dataclass makes as `...`, and the types of an ArrayLike as its name."""
     *_, signature, returns = arguments
-    return signature and signature.replace("<factory>", "..."), returns
+    if signature:
+        signature = signature.replace("<factory>", "...").replace(_ARRAY_LIKE, "ArrayLike")
+    return signature, returns
 
 
 def _skip_aliases(app: Sphinx, what: str, name: str, member: Any, *_: Any) -> bool | None:

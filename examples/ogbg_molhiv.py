@@ -12,16 +12,18 @@ import sys
 import time
 
 import torch
-from ogb.graphproppred import Evaluator
-from ogb.graphproppred.mol_encoder import AtomEncoder
 from torch import Tensor
 from torch.nn import Dropout, Linear, ReLU, Sequential, functional
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 
-from slicegraph.data import open_ogb
+from slicegraph.data import open_ogb  # before ogb, which by itself asks for a newer version
 from slicegraph.nn import GPSLayer, SliceSortAggregation, SliceSortConv
 from slicegraph.vocabulary import OGB_BONDS
+
+# isort: split
+from ogb.graphproppred import Evaluator
+from ogb.graphproppred.mol_encoder import AtomEncoder
 
 parser = argparse.ArgumentParser(description="train SliceSortConv on a molecule data set of OGB")
 parser.add_argument("--name", default="ogbg-molhiv", help="data set (default: ogbg-molhiv)")

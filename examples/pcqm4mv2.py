@@ -13,13 +13,15 @@ import sys
 import time
 
 import torch
-from ogb.lsc import PCQM4MEvaluator, PCQM4Mv2Evaluator
 from torch import Tensor
 from torch_geometric.loader import DataLoader
 
-from slicegraph.data import open_ogb
+from slicegraph.data import open_ogb  # before ogb, which by itself asks for a newer version
 from slicegraph.metrics import write_submission
 from slicegraph.models import GraphSliceformer
+
+# isort: split
+from ogb.lsc import PCQM4MEvaluator, PCQM4Mv2Evaluator
 
 EVALUATORS = {
     "pcqm4m-v2": (PCQM4Mv2Evaluator(), "test-dev"),

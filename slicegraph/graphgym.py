@@ -103,7 +103,9 @@ class AtomEncoder(Layer):
         """Replaces the categories ``batch.x`` by vectors."""
         count = batch.x.shape[0]
         outgoing, incoming = (degree(ends, count, torch.long) for ends in batch.edge_index)
-        batch.x = self.encoder(batch.x, incoming, outgoing, torch.tensor([0, count]))
+        batch.x = self.encoder(
+            batch.x, incoming, outgoing, torch.tensor([0, count], device=batch.x.device)
+        )
         return batch
 
 

@@ -33,7 +33,7 @@ METRICS = {
     "ap": Metric("AP", "average_precision_score", higher_is_better=True, binary=True),
     "acc": Metric("accuracy", "accuracy_score", higher_is_better=True),
 }
-"""The metrics by name."""
+"""The metrics ``"mae"``, ``"rmse"``, ``"rocauc"``, ``"ap"`` and ``"acc"``, by name."""
 _LSC = {"pcqm4m": "PCQM4MEvaluator", "pcqm4m-v2": "PCQM4Mv2Evaluator"}
 _SUBMISSIONS = {
     ("pcqm4m-v2", "test-dev"): 147_037,

@@ -202,7 +202,7 @@ class MultiheadSliceSort(Layer):
 
 class TokenSliceSort(Layer):
     r"""A :class:`~slicegraph.nn.SliceSort` with the constructor of timm's attention layers, for
-    ``attn_layer`` of its vision transformers.
+    ``attn_layer`` of its vision transformers (timm 1.0.23 and later).
 
     .. math:: Y = \mathrm{Sort}_{\mathrm{col}}(X W_V + b_V) \, W_O + b_O
 

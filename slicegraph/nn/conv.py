@@ -53,8 +53,9 @@ class SliceSortConv(Layer):
         heads: the number of heads, which divides ``out_channels``.
         edge_dim: the number of edge features, for floating-point ``edge_attr``.
         edge_vocabulary: the number of categories of each edge feature, for categorical ones.
-        mixer: the formula, see :class:`~slicegraph.nn.Mixer`. ``"sort"`` ignores edges and takes
-            :math:`O(N \log N)`; the others take memory for every pair of nodes.
+        mixer: the formula, see :class:`~slicegraph.nn.Mixer`. ``"sort"``, ``"quantile"`` and
+            ``"slice"`` ignore edges and take :math:`O(N \log N)`; the others take memory for every
+            pair of nodes.
         max_distance: longer distances count as this one.
         max_hops: how many edges of a path count.
         **options: ``order``, ``align``, ``layer``, ``num_layers``, ``bias``, ``dropout`` and

@@ -1,5 +1,9 @@
 """The attention slots of PyG, torch and timm, filled by sorting."""
 
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
 import pytest
 import torch
 from torch import Tensor
@@ -135,11 +139,39 @@ def test_tokens_are_sorted_as_by_the_layer():
     torch.testing.assert_close(tokens(x), layer(x))
 
 
-def test_a_vision_transformer_of_timm_sorts():
-    timm = pytest.importorskip("timm")
+@pytest.fixture(scope="module")
+def timm() -> ModuleType:
+    """timm with its torchvision, also one that is built for CUDA next to a torch for the CPU.
+
+    Such a torchvision cannot load its operators, and its import ends at the first of two that are
+    missing. Both are for detection: they are declared here, and nothing calls them.
+    """
+    if find_spec("timm") is None or find_spec("torchvision") is None:
+        pytest.skip("needs timm and torchvision: make test-timm")
+    try:
+        import_module("torchvision")
+    except RuntimeError:
+        schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define("torchvision::nms", schema)
+        torch.library.define("torchvision::qnms", schema)
+    return import_module("timm")
+
+
+def test_a_vision_transformer_of_timm_sorts(timm):
     sizes = {"img_size": 16, "patch_size": 4, "embed_dim": 8, "depth": 2, "num_heads": 2}
     model = timm.models.VisionTransformer(num_classes=3, attn_layer=TokenSliceSort, **sizes)
     out = model(torch.randn(2, 3, 16, 16))
     assert out.shape == (2, 3)
     out.square().sum().backward()
     assert all(bool(p.grad.any()) for p in model.blocks[0].attn.parameters())
+
+
+def test_a_model_of_timm_by_name_sorts(timm):
+    options = {"img_size": 32, "num_classes": 10, "attn_layer": TokenSliceSort}
+    model = timm.create_model("vit_tiny_patch16_224", **options).eval()
+    kinds = {type(block.attn) for block in model.blocks}
+    assert kinds == {TokenSliceSort}
+    x = torch.randn(2, 3, 32, 32)
+    out = model(x)
+    assert out.shape == (2, 10)
+    torch.testing.assert_close(out[:1], model(x[:1]))  # an image does not depend on the others

@@ -22,6 +22,7 @@ from slicegraph.ops import (
     max_exchange,
     pair_mix,
     shortest_paths,
+    slice_attention,
 )
 from slicegraph.ops.dropout import dropout
 from slicegraph.ops.pairs import pair_attention
@@ -50,6 +51,12 @@ def bias_of_pairs(table, products, distance, path, edge_ptr, ptr) -> Tensor:
     return structural_bias(table, products, encoding, ptr, length=3, max_distance=6)
 
 
+def seeded_dropout(x: Any) -> Tensor:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return dropout(x, 0.5)
+
+
 OPERATORS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "column_sort": (column_sort, [numbers(2, 3, 4), torch.tensor([2, 3])]),
     "column_sort packed": (lambda x, ptr: column_sort(x, ptr=ptr), [numbers(5, 4), PTR]),
@@ -73,7 +80,23 @@ OPERATORS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
         bias_of_pairs,
         [numbers(8, 2), numbers(4, 2, 2), PATHS.distance, PATHS.path, PATHS.edge_ptr, PTR],
     ),
-    "dropout": (lambda x: dropout(x, 0.0), [numbers(5, 4)]),
+    "slice_attention": (
+        lambda q, k, v, tau, lengths: slice_attention(q, k, v, lengths, tau=tau),
+        [
+            *(numbers(2, 3, 2), numbers(2, 3, 2), numbers(2, 3, 4)),
+            torch.ones(2),
+            torch.tensor([2, 3]),
+        ],
+    ),
+    "slice_attention packed": (
+        lambda q, k, v, ptr: slice_attention(q, k, v, ptr=ptr),
+        [numbers(5, 2), numbers(5, 2), numbers(5, 4), PTR],
+    ),
+    "slice_attention by relu": (
+        lambda q, k, v: slice_attention(q, k, v, kernel="relu"),
+        [numbers(5, 2), numbers(5, 2), numbers(5, 4)],
+    ),
+    "dropout": (seeded_dropout, [numbers(5, 4)]),
 }
 ARGUMENTS = [(name, i) for name, (_, tensors) in OPERATORS.items() for i in range(len(tensors))]
 
@@ -153,6 +176,15 @@ def assert_same(found: Any, expected: Any) -> None:
         torch.testing.assert_close(a.as_subclass(Tensor), b)
 
 
+def test_every_operator_with_a_kernel_has_a_case():
+    """The others are the gradients and the parts of these."""
+    parts = {
+        *("column_sort_values", "column_scatter", "column_gather", "exchange_rows"),
+        *("slice_attention_backward", "pair_outer", "graph_offsets"),
+    }
+    assert {name.split()[0] for name in OPERATORS} - {"gather_sum"} == {*cpu.DTYPES} - parts
+
+
 @pytest.mark.parametrize("kind", WORKS)
 @pytest.mark.parametrize(("name", "position"), ARGUMENTS)
 def test_what_has_memory_is_read(name, position, kind):
@@ -166,8 +198,8 @@ def test_what_has_memory_is_read(name, position, kind):
 @pytest.mark.parametrize("kind", REFUSED)
 @pytest.mark.parametrize(("name", "position"), ARGUMENTS)
 def test_what_is_not_a_dense_tensor_of_the_type_is_refused(name, position, kind):
-    if name == "dropout":
-        pytest.skip("p = 0 returns its argument")
+    if (name, position, kind) == ("slice_attention", 3, "number"):
+        pytest.skip("tau may be a number")
     with pytest.raises((TypeError, ValueError, RuntimeError, AttributeError)):
         call(name, position, REFUSED[kind])
 
