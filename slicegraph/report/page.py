@@ -230,8 +230,7 @@ def _target_scores(run: RunRecord, split: str) -> list[tuple[str, str]]:
 def _interval(run: RunRecord, split: str) -> str:
     """The interval of the score of a single target, as a sentence."""
     found = run.scores.get(split)
-    single = isinstance(found, dict) and len(found) == 1
-    score = _score(run, *found.values()) if single else {}
+    score = _score(run, *found.values()) if isinstance(found, dict) and len(found) == 1 else {}
     if interval := interval_of(score):
         return f"95 % interval {interval}. "
     return f"{sentence(str(score['reason']))} " if score.get("reason") else ""
