@@ -144,15 +144,10 @@ def implicit_permutation(order: Order, x: Tensor, channel: int) -> Tensor:
 
     .. math:: \mathrm{Order}(x)_{jc} = x_{p(j) c}
 
-    Attention has a matrix of weights in place of this permutation.
-
     Args:
         order: the order of the layer.
-        x: input of the order, one set.
+        x: input of the order, one set, ``[N, C]``.
         channel: number of the channel, from 0.
-
-    Shapes:
-        x: ``[N, C]``; output: ``[N]``, int64.
 
     Example:
         >>> order = Order("ascending", channels=1)
@@ -175,15 +170,8 @@ def slice_weights(keys: Tensor, tau: Tensor) -> Tensor:
 
     .. math:: w_{ij} = e^{-|k_i - k_j| / \tau} / \textstyle\sum_l e^{-|k_i - k_l| / \tau}
 
-    In the order of the keys the weights of a row fall off to both sides of its own: the matrix is
-    a band around the diagonal, of a width that follows the density of the keys.
-
-    Args:
-        keys: keys of one set along one slice.
-        tau: width of the kernel of the slice.
-
-    Shapes:
-        keys: ``[N]``, tau: ``[]``; output: ``[N, N]``.
+    In the order of the keys ``[N]`` of one set the weights of a row fall off to both sides of its
+    own: the matrix is a band around the diagonal, of a width that follows the density of the keys.
 
     Example:
         >>> slice_weights(torch.tensor([0.0, 9.0, 0.0]), torch.tensor(0.1))
@@ -198,13 +186,8 @@ def slice_weights(keys: Tensor, tau: Tensor) -> Tensor:
 def singular_values(rows: Tensor, ptr: Tensor) -> Tensor:
     r"""Compute the singular values :math:`\sigma_1 \ge \sigma_2 \ge \ldots` of every set of rows.
 
-    Args:
-        rows: packed sets.
-        ptr: set ``b`` is the rows ``ptr[b]`` to ``ptr[b + 1]``.
-
-    Shapes:
-        - rows: ``[T, C]``, ptr: ``[B + 1]``.
-        - output: ``[B, min(N, C)]`` for ``N`` rows in the largest set; smaller sets end in zeros.
+    Set ``b`` is the rows ``ptr[b]`` to ``ptr[b + 1]`` of ``rows`` ``[T, C]``. The output is
+    ``[B, min(N, C)]`` for ``N`` rows in the largest set; smaller sets end in zeros.
 
     Example:
         >>> rows = torch.tensor([[3.0, 0.0], [0.0, 2.0], [5.0, 0.0]])
@@ -223,9 +206,7 @@ def effective_rank(values: Tensor) -> Tensor:
     .. math:: \exp\Big(-\sum_k p_k \log p_k\Big), \quad p_k = \sigma_k / \sum_j \sigma_j
 
     It is :math:`n` for :math:`n` equal singular values, 1 for a matrix of rank one, 0 for zeros.
-
-    Shapes:
-        values: ``[..., K]`` singular values; output: ``[...]``.
+    The values are ``[..., K]`` and the output ``[...]``.
 
     Example:
         >>> effective_rank(torch.tensor([[1.0, 1.0, 1.0], [4.0, 0.0, 0.0]]))

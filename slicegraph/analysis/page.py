@@ -24,7 +24,7 @@ from slicegraph.files import write_atomically
 from slicegraph.metrics import number
 from slicegraph.report.data import Part
 from slicegraph.report.page import Page, cell, write_page
-from slicegraph.report.plots import FONT, Plot, Theme, label, legend
+from slicegraph.report.plots import FONT, Plot, Theme, label
 
 _SPECTRUM = (
     "For one sample, the mixed rows of a layer before its output projection are a matrix: one row "
@@ -78,9 +78,7 @@ def write_analysis(
     *,
     facts: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write ``analysis.html``, ``analysis.json`` and ``figures/*.png``.
-
-    The page is a single file that needs no network.
+    """Write ``analysis.html``, ``analysis.json`` and ``figures/*.png``, and return the page.
 
     Args:
         folder: where to write; created if it does not exist, older files are replaced.
@@ -88,9 +86,6 @@ def write_analysis(
         smoothing: the result of :func:`~slicegraph.analysis.softmax_smoothing`.
         choice: the layer and the channel to draw.
         facts: names and values for the top of the page, such as the data.
-
-    Returns:
-        The path of the page.
     """
     choice, facts, first = choice or Choice(), facts or {}, models[0]
     if not 1 <= choice.layer <= len(first.traces):
@@ -240,8 +235,7 @@ def _comparison_plots(models: Sequence[Findings]) -> Iterator[Plot]:
             axes.plot(layers, block, "o--", color=colour, linewidth=1.0, alpha=0.6, markersize=3)
         axes.set_ylim(bottom=0, top=1.25 * axes.get_ylim()[1])
         axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
-        label(axes, theme, "layer", "effective rank")
-        legend(axes, theme)
+        label(axes, theme, "layer", "effective rank", legend={})
 
     def draw_means(axes: Axes, theme: Theme) -> None:
         spectra, names = [model.spectrum for model in models], [model.name for model in models]
@@ -266,8 +260,7 @@ def _draw_spectra(axes: Axes, theme: Theme, longest: int, curves: Iterable[Any])
     margin = 0.02 * longest
     axes.set(yscale="log", ylim=(_FLOOR, 1.5), xlim=(1 - margin, longest + margin))
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    label(axes, theme, "number of the singular value", "relative to the largest")
-    legend(axes, theme)
+    label(axes, theme, "number of the singular value", "relative to the largest", legend={})
 
 
 def _heat_plots(name: str, model: Findings) -> Iterator[Plot]:
@@ -302,7 +295,6 @@ def _heat_plot(name: str, title: str, what: str, shown: list[np.ndarray]) -> Plo
     image = np.concatenate(columns[:-1], axis=1)
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.grid(visible=False)
         colours = theme.ramp(theme.second, theme.background, theme.first)
         axes.imshow(image, colours, aspect="auto", interpolation="nearest", vmin=-1, vmax=1)
         places = (each - 1) / 2 + np.arange(len(shown)) * (each + gap)
@@ -310,7 +302,7 @@ def _heat_plot(name: str, title: str, what: str, shown: list[np.ndarray]) -> Plo
         axes.set_xticks(places, titles, fontsize=FONT - 0.5)
         axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.spines["bottom"].set_visible(False)
-        label(axes, theme, "", "row")
+        label(axes, theme, "", "row", grid="none")
 
     first = "all" if each == channels else f"the first {each} of"
     note = f"{what}. Columns: {first} {channels} channels; rows: the {rows} rows of the sample."
@@ -338,8 +330,7 @@ def _permutation_plots(
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         bottom, top = axes.get_ylim()
         axes.set_ylim(bottom, top + 0.3 * (top - bottom))
-        label(axes, theme, "row", "value")
-        legend(axes, theme)
+        label(axes, theme, "row", "value", legend={})
 
     note = (
         "A dot connects a row after the sort with the row that its value comes from; "
@@ -368,12 +359,10 @@ def _slice_plot(
     image = weights.numpy()
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.grid(visible=False)
-        colours = theme.ramp(theme.background, theme.first)
         top = float(np.quantile(image, 0.99)) if image.size else 1.0
-        axes.imshow(image, colours, interpolation="nearest", vmin=0, vmax=top or 1.0)
+        axes.imshow(image, theme.ramp(), interpolation="nearest", vmin=0, vmax=top or 1.0)
         axes.locator_params(nbins=6, integer=True)
-        label(axes, theme, "rank of the row that is read", "rank of the row")
+        label(axes, theme, "rank of the row that is read", "rank of the row", grid="none")
 
     note = f"τ = {float(tau):.3g}; a row reads {read:.1f} of {len(weights)} rows on average."
     title = f"Weights of slice {place}, layer {choice.layer}, {sample}"
@@ -396,8 +385,9 @@ def _smoothing_plot(found: Smoothing) -> Plot:
         for name, values, colour, style in curves:
             axes.plot(n, values, style, color=colour, linewidth=1.3, markersize=3, label=name)
         axes.set(xscale="log", yscale="log", xlim=(n[0] * 0.9, n[-1] * 1.1))
-        label(axes, theme, "N, rows to attend to", "of a softmax of N normal scores")
-        legend(axes, theme, loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=1.6)
+        right = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "handlelength": 1.6}
+        scores = "of a softmax of N normal scores"
+        label(axes, theme, "N, rows to attend to", scores, legend=right)
 
     first, last = found.counts[[0, -1]]
     note = (

@@ -1,7 +1,9 @@
 // SIMD levels, threads, and the operators whose kernels are compiled once for each level.
-#include "api.h"
-
+// slicegraph/ops/cpu.py calls the C interface through ctypes; each operator takes a pointer to its job
+// and returns a `Status`.
 #include <cstring>
+
+#include "parallel.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -12,45 +14,43 @@ namespace slicegraph {
 namespace baseline {
 extern const Kernels kernels;
 }
-#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX2)
 namespace avx2 {
 extern const Kernels kernels;
 }
-#endif
-#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX512)
 namespace avx512 {
 extern const Kernels kernels;
 }
-#endif
 
-static const Kernels* best_kernels() {
+// The kernels of a level by its number in `SIMD_LEVELS` of slicegraph/ops/cpu.py; null if this machine
+// or this library does not have them.
+static const Kernels* kernels_of(int level) {
 #if defined(SLICEGRAPH_X86_LEVELS)
   __builtin_cpu_init();
 #if !defined(SLICEGRAPH_WITHOUT_AVX512)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  if (level == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))
     return &avx512::kernels;
 #endif
 #if !defined(SLICEGRAPH_WITHOUT_AVX2)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+  if (level == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("fma"))
     return &avx2::kernels;
 #endif
 #endif
-  return &baseline::kernels;
+  return level == 0 ? &baseline::kernels : nullptr;
+}
+
+static const Kernels* best_kernels() {
+  int level = 2;
+  while (!kernels_of(level)) --level;
+  return kernels_of(level);
 }
 
 static std::atomic<const Kernels*> active{best_kernels()};
 
-static int64_t log2_ceil(int64_t n) {
-  int64_t log = 1;
-  while ((int64_t(1) << log) < n) ++log;
-  return log;
-}
-
 // Finds the longest set. False if a set reaches outside its rows, or is longer than `most`.
-static bool measure(Sets& sets, int64_t most = INT64_MAX) {
+static bool measure(Sets& sets, int64_t most) {
   sets.longest = sets.rows;
   if (sets.layout == kDense) return true;
   if (sets.packed() && (sets.size(0) != 0 || sets.size(sets.count) != sets.rows)) return false;
@@ -58,7 +58,7 @@ static bool measure(Sets& sets, int64_t most = INT64_MAX) {
   for (int64_t b = 0; b < sets.count; ++b) {
     const int64_t n = sets[b].length;
     if (n < 0 || n > most || n > sets.rows) return false;
-    if (n > sets.longest) sets.longest = n;
+    sets.longest = larger(n, sets.longest);
   }
   return true;
 }
@@ -78,6 +78,20 @@ static void expect_large_writes(void* data, int64_t bytes) {
 #endif
 }
 
+template <class Job>
+Status run(const Job& job, Kernel<Job> Kernels::* member) {
+  const Kernel<Job> kernel = active.load()->*member;
+  const Plan plan = kernel.plan(job);
+  for (const auto& output : plan.outputs) expect_large_writes(output.data, output.bytes);
+  return for_each_task(plan.tasks, useful_threads(plan.work, job.threads), plan.scratch,
+                       [&](int64_t task, void* scratch) { kernel.run(job, task, scratch); });
+}
+
+template <class Job>
+Status run_on_sets(Job job, Kernel<Job> Kernels::* member, int64_t most = INT64_MAX) {
+  return measure(job.sets, most) ? run(job, member) : kBadInput;
+}
+
 }  // namespace slicegraph
 
 using namespace slicegraph;
@@ -88,19 +102,10 @@ SLICEGRAPH_API void slicegraph_borrow_threads(void* gomp_parallel) {
   borrow_threads(reinterpret_cast<GompParallel>(gomp_parallel));
 }
 
-// Chooses a SIMD level by its number in `SIMD_LEVELS` of slicegraph/ops/cpu.py, if this machine has it.
 SLICEGRAPH_API int slicegraph_use_simd_level(int level) {
-  const Kernels* best = best_kernels();
-  const Kernels* levels[] = {&baseline::kernels, nullptr, nullptr};
-#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX2)
-  if (best != &baseline::kernels) levels[1] = &avx2::kernels;
-#endif
-#if defined(SLICEGRAPH_X86_LEVELS) && !defined(SLICEGRAPH_WITHOUT_AVX512)
-  if (best == &avx512::kernels) levels[2] = best;
-#endif
-  if (level < 0 || level > 2 || !levels[level]) return 1;
-  active = levels[level];
-  return 0;
+  const Kernels* found = kernels_of(level);
+  if (found) active = found;
+  return found ? 0 : 1;
 }
 
 // The size of the job that an operator takes, or 0 if there is no such operator.
@@ -121,92 +126,20 @@ SLICEGRAPH_API int64_t slicegraph_job_bytes(const char* operator_name) {
   return 0;
 }
 
-SLICEGRAPH_API int slicegraph_column_sort(const SortJob* packed) {
-  SortJob job = *packed;
-  const Kernels& kernels = *active.load();
-  if (!measure(job.sets)) return kBadInput;
-  const int64_t elements = job.sets.all_rows() * job.channels;
-  if (elements == 0) return kDone;
-  expect_large_writes(job.values, elements * value_bytes(job.dtype));
-  expect_large_writes(job.indices, elements * job.index_bytes);
-  // Few columns of many rows are sorted one by one, and each comparison costs more.
-  const int64_t cost = job.channels < 8 && job.sets.longest > 512 ? 4 : 1;
-  const int threads = useful_threads(cost * elements * log2_ceil(job.sets.longest), job.threads);
-  return for_each_task(kernels.sort_tasks(job), threads, kernels.sort_scratch(job),
-                       [&](int64_t task, void* scratch) { kernels.sort(job, task, scratch); });
+SLICEGRAPH_API int slicegraph_column_sort(const SortJob* job) { return run_on_sets(*job, &Kernels::sort); }
+SLICEGRAPH_API int slicegraph_column_permute(const PermuteJob* job) {
+  return run_on_sets(*job, &Kernels::permute);
 }
-
-SLICEGRAPH_API int slicegraph_column_permute(const PermuteJob* packed) {
-  PermuteJob job = *packed;
-  const Kernels& kernels = *active.load();
-  if (!measure(job.sets)) return kBadInput;
-  const int64_t elements = job.sets.all_rows() * job.channels;
-  if (elements == 0) return kDone;
-  expect_large_writes(job.to, elements * job.value_bytes);
-  const int threads = useful_threads(2 * elements, job.threads);
-  return for_each_task(kernels.permute_tasks(job), threads, kernels.permute_scratch(job),
-                       [&](int64_t task, void* scratch) { kernels.permute(job, task, scratch); });
+SLICEGRAPH_API int slicegraph_max_exchange(const ExchangeJob* job) {
+  return run_on_sets(*job, &Kernels::exchange);
 }
-
-SLICEGRAPH_API int slicegraph_max_exchange(const ExchangeJob* packed) {
-  ExchangeJob job = *packed;
-  const Kernels& kernels = *active.load();
-  if (!measure(job.sets)) return kBadInput;
-  const int64_t elements = job.sets.all_rows() * job.channels;
-  if (job.channels == 0) return kDone;
-  expect_large_writes(job.values, elements * value_bytes(job.dtype));
-  return for_each_task(kernels.exchange_tasks(job), useful_threads(4 * elements, job.threads), 0,
-                       [&](int64_t task, void*) { kernels.exchange(job, task); });
+SLICEGRAPH_API int slicegraph_slice_attention(const SliceJob* job) {
+  return run_on_sets(*job, &Kernels::slice);
 }
-
-SLICEGRAPH_API int slicegraph_slice_attention(const SliceJob* packed) {
-  SliceJob job = *packed;
-  const Kernels& kernels = *active.load();
-  if (!measure(job.sets)) return kBadInput;
-  const int64_t elements = job.sets.all_rows() * job.heads * job.width;
-  if (job.heads * job.width == 0) return kDone;
-  expect_large_writes(job.out, elements * value_bytes(job.dtype));
-  const SliceTasks tasks = kernels.slice_tasks(job);
-  return for_each_task(tasks.count, useful_threads(8 * elements, job.threads), tasks.scratch,
-                       [&](int64_t task, void* scratch) { kernels.slice_task(job, task, scratch); });
+SLICEGRAPH_API int slicegraph_pair_mix(const PairJob* job) {
+  return run_on_sets(*job, &Kernels::pair, job->length);
 }
-
-SLICEGRAPH_API int slicegraph_pair_mix(const PairJob* packed) {
-  PairJob job = *packed;
-  const Kernels& kernels = *active.load();
-  if (!measure(job.sets, job.length)) return kBadInput;
-  const int64_t bytes = value_bytes(job.dtype), longest = job.sets.longest;
-  const int64_t squares = job.sets.count * job.heads * job.length * job.length;
-  const int64_t entries = job.sets.rows * job.heads * job.width;
-  expect_large_writes(job.out, (job.outer ? squares : entries) * bytes);
-  const int64_t scratch = job.outer * longest * job.width * bytes;
-  const int64_t work = (entries * longest + squares) / 8;
-  return for_each_task(job.sets.count * job.heads, useful_threads(work, job.threads), scratch,
-                       [&](int64_t task, void* memory) { kernels.pair_task(job, task, memory); });
+SLICEGRAPH_API int slicegraph_pair_attention(const AttentionJob* job) {
+  return run_on_sets(*job, &Kernels::attention, job->length);
 }
-
-SLICEGRAPH_API int slicegraph_pair_attention(const AttentionJob* packed) {
-  AttentionJob job = *packed;
-  const Kernels& kernels = *active.load();
-  if (!measure(job.sets, job.length)) return kBadInput;
-  const int64_t bytes = value_bytes(job.dtype), longest = job.sets.longest;
-  const int64_t squares = job.sets.count * job.heads * job.length * job.length;
-  const int64_t row = job.heads * job.width, factor = job.grad_out ? 3 : 1;
-  constexpr int64_t kMostLanes = 8;
-  expect_large_writes(job.out, job.sets.rows * row * factor * bytes);
-  if (job.grad_out) expect_large_writes(job.grad_bias, squares * bytes);
-  const int64_t scratch = (longest + kMostLanes) * (job.width + factor * longest) * bytes;
-  const int64_t work = job.sets.rows * job.heads * (job.width + 8) * longest / 4;
-  return for_each_task(
-      job.sets.count * job.heads, useful_threads(work, job.threads), scratch,
-      [&](int64_t task, void* memory) { kernels.attention_task(job, task, memory); });
-}
-
-SLICEGRAPH_API int slicegraph_dropout(const DropoutJob* packed) {
-  const DropoutJob job = *packed;
-  const Kernels& kernels = *active.load();
-  expect_large_writes(job.out, job.count * value_bytes(job.dtype));
-  return for_each_task((job.count + kDropoutSpan - 1) / kDropoutSpan,
-                       useful_threads(2 * job.count, job.threads), 0,
-                       [&](int64_t task, void*) { kernels.dropout_task(job, task); });
-}
+SLICEGRAPH_API int slicegraph_dropout(const DropoutJob* job) { return run(*job, &Kernels::dropout); }

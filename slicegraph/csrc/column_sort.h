@@ -2,88 +2,47 @@
 // channels than a register has lanes, the channels of several sets side by side.
 #pragma once
 
-#include "jobs.h"
 #include "radix.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
-// Short sets of one channel, between the order of the sets and the order of the rows: as many sets of kRows values as a register has lanes: kRows registers either way. Every register of
-// the one side is put together from all registers of the other.
-template <class T, int kLanes, int kRows>
-class ShortSets {
- public:
-  // rows[r * width + i] = sets[i * kRows + r]
-  static SLICEGRAPH_INLINE void to_rows(const T* sets, T* rows, int64_t width) {
-    V in[kRows];
-    for (int v = 0; v < kRows; ++v) in[v] = load<V>(sets + v * kLanes);
-    put<true>(in, rows, width, std::make_integer_sequence<int, kRows>());
-  }
-  // sets[i * kRows + r] = rows[r * width + i]
-  static SLICEGRAPH_INLINE void to_sets(const T* rows, T* sets, int64_t width) {
-    V in[kRows];
-    for (int r = 0; r < kRows; ++r) in[r] = load<V>(rows + r * width);
-    put<false>(in, sets, kLanes, std::make_integer_sequence<int, kRows>());
-  }
-
- private:
+// Short sets of one channel, as many as a register has lanes, from the order of the sets to the order of
+// the rows, or back. They are kRows registers either way, and every register of the one side is put
+// together from all registers of the other.
+template <class T, int kLanes, int kRows, bool kToRows>
+struct ShortSets {
   using V = Vector<T, kLanes>;
   using Lanes = std::make_integer_sequence<int, kLanes>;
 
-  template <bool kToRows, int... k>
+  // rows[r * width + i] = sets[i * kRows + r], or the other way round
+  static SLICEGRAPH_INLINE void turn(const T* from, T* to, int64_t width) {
+    V in[kRows];
+    for (int k = 0; k < kRows; ++k) in[k] = load<V>(from + k * (kToRows ? kLanes : width));
+    put(in, to, kToRows ? width : kLanes, std::make_integer_sequence<int, kRows>());
+  }
+  template <int... k>
   static SLICEGRAPH_INLINE void put(const V (&in)[kRows], T* out, int64_t width,
                                     std::integer_sequence<int, k...>) {
-    (store(out + k * width, gather<kToRows, k, 0>(in[0], in, Lanes())), ...);
+    (store(out + k * width, gather<k, 0>(in[0], in, Lanes())), ...);
   }
-
   // Lane i of register `kOut`, from register `kIn` on; what comes from earlier ones is in `found`.
-  template <bool kToRows, int kOut, int kIn, int... i>
+  template <int kOut, int kIn, int... i>
   static SLICEGRAPH_INLINE V gather(V found, const V (&in)[kRows],
                                     std::integer_sequence<int, i...> lanes) {
-    if constexpr (kIn == kRows) {
-      return found;
-    } else {
-      return gather<kToRows, kOut, kIn + 1>(
-          shuffle<T, kLanes, (source(kToRows, kOut, i) == kIn ? kLanes + lane(kToRows, kOut, i) : i)...>(
-              found, in[kIn]),
-          in, lanes);
-    }
+    if constexpr (kIn == kRows) return found;
+    else return gather<kOut, kIn + 1>(shuffle<T, kLanes, lane(kOut, kIn, i)...>(found, in[kIn]), in, lanes);
   }
-  static constexpr int source(bool to_rows, int out, int i) {
-    return to_rows ? (i * kRows + out) / kLanes : (out * kLanes + i) % kRows;
-  }
-  static constexpr int lane(bool to_rows, int out, int i) {
-    return to_rows ? (i * kRows + out) % kLanes : (out * kLanes + i) / kRows;
+  static constexpr int lane(int out, int in, int i) {
+    const int set = i * kRows + out, row = out * kLanes + i;
+    if (in != (kToRows ? set / kLanes : row % kRows)) return i;
+    return kLanes + (kToRows ? set % kLanes : row / kRows);
   }
 };
 
 template <class K>
 bool radix_pays(int64_t n, int64_t lanes) {
-  const int64_t registers = (lanes * K::kParts + K::kLanes - 1) / K::kLanes;
+  const int64_t registers = parts_of(lanes * K::kParts, K::kLanes);
   return n > 2 * kChunk && lanes * RadixColumns<K>::cost(n, lanes) < registers * NetworkColumns<K>::cost(n);
-}
-
-template <class Columns, class Bits>
-void sort_with_rows(Columns columns, Bits infinity, int index_bytes) {
-  const bool special = columns.template read<false>(infinity);
-  if (special) columns.template read<true>(infinity);
-  columns.sort();
-  switch (index_bytes) {
-    case 0: columns.template write<void>(); break;
-    case 1: columns.template write<uint8_t>(); break;
-    case 2: columns.template write<int16_t>(); break;
-    case 4: columns.template write<int32_t>(); break;
-    case 8: columns.template write<int64_t>(); break;
-  }
-  if (special) columns.restore();
-}
-
-// False if the values cannot be had from the keys alone.
-template <class Columns, class Bits>
-bool sort_values(Columns columns, Bits infinity) {
-  if (columns.template read<false>(infinity)) return false;
-  columns.sort();
-  columns.template write<void>();
-  return true;
 }
 
 // One job with the keys that suit it: `Value` without indices, `Row` with them.
@@ -94,15 +53,20 @@ class ColumnSort {
 
   ColumnSort(const SortJob& job, Bits infinity) : job_(job), infinity_(infinity) {}
 
-  int64_t tasks() const {
-    if (!narrow()) return job_.sets.count * blocks();
-    if (long_sets()) return job_.sets.count * job_.channels;
-    return (job_.sets.count + sets_a_task() - 1) / sets_a_task();
-  }
-
-  int64_t scratch() const {
-    const int64_t value = key_bytes<Value>(), row = key_bytes<Row>();
-    return (value > row ? value : row) + (narrow() ? stage_bytes(longest_network()) : 0);
+  Plan plan() const {
+    const int64_t sets = job_.sets.count, longest = job_.sets.longest;
+    const int64_t elements = job_.sets.all_rows() * job_.channels;
+    if (elements == 0) return {};
+    const int64_t stage = narrow() ? stage_bytes(longest_network()) : 0;
+    // Few columns of many rows are sorted one by one, and each comparison costs more.
+    int64_t work = job_.channels < 8 && longest > 512 ? 4 * elements : elements, log = 1;
+    while ((int64_t(1) << log) < longest) ++log;
+    return {!narrow()     ? sets * blocks()
+            : long_sets() ? sets * job_.channels
+                          : parts_of(sets, sets_a_task()),
+            larger(key_bytes<Value>(), key_bytes<Row>()) + stage,
+            work * log,
+            {{job_.values, elements * int64_t(sizeof(Bits))}, {job_.indices, elements * job_.index_bytes}}};
   }
 
   void run(int64_t task, void* scratch) const {
@@ -129,8 +93,7 @@ class ColumnSort {
   int64_t block_width() const {
     const int64_t parts = job_.index_bytes ? sizeof(typename Row::Element) * Row::kParts : kVectorBytes;
     const int64_t fit = kBlockBytes / (padded_rows(job_.sets.longest) * parts);
-    const int64_t vectors = fit < 1 ? 1 : fit < kMost ? fit : kMost;
-    return vectors * kLanes;
+    return larger(smaller(fit, kMost), 1) * kLanes;
   }
   // The last block is wider than the others where its own channels would not fill a register.
   int64_t blocks() const {
@@ -143,14 +106,11 @@ class ColumnSort {
     const int64_t columns = narrow() && long_sets() ? 1 : width;
     const int64_t network = NetworkColumns<K>::scratch_bytes(n, width / kLanes);
     const int64_t radix = RadixColumns<K>::scratch_bytes(n, width);
-    const int64_t longest = RadixColumns<K>::scratch_bytes(job_.sets.longest, columns);
-    const int64_t most = network > radix ? network : radix;
-    return most > longest ? most : longest;
+    return larger(larger(network, radix), RadixColumns<K>::scratch_bytes(job_.sets.longest, columns));
   }
   // The longest set that may go through the network: where sets are long, the memory for it counts.
   int64_t longest_network() const {
-    constexpr int64_t kShort = 1 << 12;
-    int64_t longest = job_.sets.longest < kShort ? job_.sets.longest : kShort;
+    int64_t longest = smaller(job_.sets.longest, 1 << 12);
     if (longest == job_.sets.longest || (narrow() && !long_sets())) return job_.sets.longest;
     const int64_t sets = job_.sets.layout == kDense ? 1 : job_.sets.count;
     for (int64_t b = 0; b < sets; ++b) {
@@ -171,23 +131,21 @@ class ColumnSort {
   int64_t stage_lanes() const { return job_.sets.longest <= kFewRows ? kMost * kLanes : kLanes; }
   int64_t sets_a_stage() const { return stage_lanes() / job_.channels; }
   int64_t sets_a_task() const {
-    const int64_t most = 16, stages = (1 << 14) / (job_.sets.longest * stage_lanes() + 1);
-    return sets_a_stage() * (stages < 1 ? 1 : stages < most ? stages : most);
+    const int64_t stages = (1 << 14) / (job_.sets.longest * stage_lanes() + 1);
+    return sets_a_stage() * larger(smaller(stages, 16), 1);
   }
   bool long_sets() const {
-    const int64_t most = sets_a_stage(), sets = job_.sets.count < most ? job_.sets.count : most;
-    return radix(job_.sets.longest, sets * job_.channels);
+    return radix(job_.sets.longest, smaller(job_.sets.count, sets_a_stage()) * job_.channels);
   }
   bool radix(int64_t n, int64_t lanes) const {
     return job_.index_bytes ? radix_pays<Row>(n, lanes) : radix_pays<Value>(n, lanes);
   }
   int64_t stage_bytes(int64_t n) const {
-    return (n * stage_lanes() * (2 * int64_t(sizeof(Bits)) + job_.index_bytes) + 63) / 64 * 64;
+    return parts_of(n * stage_lanes() * (2 * int64_t(sizeof(Bits)) + job_.index_bytes), 64) * 64;
   }
 
   const char* source(int64_t b, const Set& set) const {
-    const int64_t offset =
-        job_.sets.packed() ? set.first * job_.row_stride : b * job_.set_stride;
+    const int64_t offset = job_.sets.packed() ? set.first * job_.row_stride : b * job_.set_stride;
     return job_.x + offset * int64_t(sizeof(Bits));
   }
   char* values(int64_t row, int64_t c) const {
@@ -198,36 +156,37 @@ class ColumnSort {
   }
 
   Block in_place(int64_t b, const Set& set, int64_t c0, int64_t c1) const {
-    return {source(b, set) + c0 * int64_t(sizeof(Bits)),
-            values(set.first, c0),
-            indices(set.first, c0),
-            job_.row_stride,
-            job_.channels,
-            set.length,
-            c1 - c0,
-            c1 - c0,
-            Row::kParts,
-            job_.mask ? job_.mask + c0 : nullptr,
+    const uint8_t* mask = job_.mask ? job_.mask + c0 : nullptr;
+    return {source(b, set) + c0 * int64_t(sizeof(Bits)), values(set.first, c0), indices(set.first, c0),
+            job_.row_stride, job_.channels, set.length, c1 - c0, c1 - c0, Row::kParts, mask,
             job_.descending != 0};
   }
 
+  // Calls use(columns) with the keys of a block.
+  template <class K, class Use>
+  static bool with_columns(const Block& block, void* scratch, const Use& use) {
+    if (block.width < kLanes || radix_pays<K>(block.rows, block.lanes))
+      return use(RadixColumns<K>(block, scratch));
+    return use(NetworkColumns<K>(block, scratch));
+  }
   void sort(const Block& block, void* scratch) const {
-    if (job_.index_bytes) return sort_rows(block, job_.index_bytes, scratch);
-    const bool done = use_radix<Value>(block)
-                          ? sort_values(RadixColumns<Value>(block, scratch), infinity_)
-                          : sort_values(NetworkColumns<Value>(block, scratch), infinity_);
-    if (!done) sort_rows(block, 0, scratch);
-  }
-  void sort_rows(const Block& block, int index_bytes, void* scratch) const {
-    if (use_radix<Row>(block)) {
-      sort_with_rows(RadixColumns<Row>(block, scratch), infinity_, index_bytes);
-    } else {
-      sort_with_rows(NetworkColumns<Row>(block, scratch), infinity_, index_bytes);
-    }
-  }
-  template <class K>
-  static bool use_radix(const Block& block) {
-    return block.width < kLanes || radix_pays<K>(block.rows, block.lanes);
+    const auto values = [&](auto&& columns) {
+      if (columns.template read<false>(infinity_)) return false;
+      columns.sort();
+      columns.template write<void>();
+      return true;
+    };
+    if (!job_.index_bytes && with_columns<Value>(block, scratch, values)) return;
+    // With indices, or if the values cannot be had from the keys alone.
+    with_columns<Row>(block, scratch, [&](auto&& columns) {
+      const bool special = columns.template read<false>(infinity_);
+      if (special) columns.template read<true>(infinity_);
+      columns.sort();
+      if (!job_.index_bytes) columns.template write<void>();
+      else with_index(job_.index_bytes, [&](auto zero) { columns.template write<decltype(zero)>(); });
+      if (special) columns.restore();
+      return true;
+    });
   }
 
   // Few channels, some sets long: a task is a column of a long set, or a whole short set.
@@ -246,13 +205,12 @@ class ColumnSort {
 
   // Few channels, short sets: a task is a number of sets.
   void run_side_by_side(int64_t task, char* scratch) const {
-    const int64_t first = task * sets_a_task(), limit = first + sets_a_task();
-    const int64_t end = limit < job_.sets.count ? limit : job_.sets.count;
+    const int64_t first = task * sets_a_task(), end = smaller(first + sets_a_task(), job_.sets.count);
     const bool dense = job_.sets.layout == kDense;
     Stage stage;
     for (int64_t b = first; b < end;) {
       const int64_t length = job_.sets[b].length;
-      const int64_t most = end - b < sets_a_stage() ? end - b : sets_a_stage();
+      const int64_t most = smaller(end - b, sets_a_stage());
       int64_t count = dense ? most : 1;  // neighbours of one length share a stage
       while (count < most && job_.sets[b + count].length == length) ++count;
       if (length > 0) {
@@ -280,7 +238,7 @@ class ColumnSort {
     if (stage.n == n && stage.count == count) return;
     const int64_t c = job_.channels, used = count * c;
     const bool packed = job_.sets.packed();
-    stage.n = n, stage.count = count, stage.width = (used + kLanes - 1) / kLanes * kLanes;
+    stage.n = n, stage.count = count, stage.width = parts_of(used, kLanes) * kLanes;
     stage.halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
     stage.from_set = packed ? n * job_.row_stride : job_.set_stride;
     stage.to_set = (packed ? n : job_.sets.rows) * c;
@@ -300,75 +258,44 @@ class ColumnSort {
     Bits* to = from + n * stage.width;
     char* index = reinterpret_cast<char*>(to + n * stage.width);
     if (used < stage.width) std::memset(from, 0, n * stage.width * sizeof(Bits));
-    fill(stage, from, reinterpret_cast<const Bits*>(source(b, set)));
+    move<true>(stage, reinterpret_cast<const Bits*>(source(b, set)), from);
     sort({scratch, reinterpret_cast<char*>(to), index, stage.width, stage.width, n, stage.width,
           stage.place[used - 1] + 1, stage.halved ? 1 : Row::kParts,
           job_.mask ? stage.mask : nullptr, job_.descending != 0},
          scratch + stage_bytes(n));
-    empty<Bits>(stage, values(set.first, 0), to);
-    switch (job_.index_bytes) {
-      case 1: return empty<int8_t>(stage, indices(set.first, 0), index);
-      case 2: return empty<int16_t>(stage, indices(set.first, 0), index);
-      case 4: return empty<int32_t>(stage, indices(set.first, 0), index);
-      case 8: return empty<int64_t>(stage, indices(set.first, 0), index);
-    }
+    move<false>(stage, reinterpret_cast<Bits*>(values(set.first, 0)), to);
+    if (!job_.index_bytes) return;
+    with_index(job_.index_bytes, [&](auto zero) {
+      using T = decltype(zero);
+      move<false>(stage, reinterpret_cast<T*>(indices(set.first, 0)), reinterpret_cast<T*>(index));
+    });
   }
 
-  void fill(const Stage& stage, Bits* to, const Bits* from) const {
-    const int64_t n = stage.n, width = stage.width, stride = job_.row_stride;
-    if (job_.channels == 1 && !stage.halved) {
-      int64_t i = 0;
-      if (stride == 1 && stage.from_set == n)
-        i = for_short_sets<Bits>(stage, [&](auto sets, int64_t first) {
-          sets.to_rows(from + first * n, to + first, width);
-        });
-      for (; i < stage.count; ++i)
-        for (int64_t r = 0; r < n; ++r) to[r * width + i] = from[i * stage.from_set + r * stride];
-      return;
-    }
-    const int64_t used = stage.count * job_.channels;
-    for (int64_t r = 0; r < n; ++r, from += stride)
-      for (int64_t i = 0; i < used; ++i) to[r * width + stage.place[i]] = from[stage.from[i]];
-  }
-
-  template <class T>
-  void empty(const Stage& stage, void* to, const void* from) const {
-    T* out = static_cast<T*>(to);
-    const T* in = static_cast<const T*>(from);
-    const int64_t n = stage.n, width = stage.width;
-    if (job_.channels == 1 && !stage.halved) {
-      int64_t i = 0;
-      if (stage.to_set == n)
-        i = for_short_sets<T>(stage, [&](auto sets, int64_t first) {
-          sets.to_sets(in + first, out + first * n, width);
-        });
-      for (; i < stage.count; ++i)
-        for (int64_t r = 0; r < n; ++r) out[i * stage.to_set + r] = in[r * width + i];
-      return;
-    }
-    const int64_t used = stage.count * job_.channels;
-    for (int64_t r = 0; r < n; ++r, out += job_.channels, in += width)
-      for (int64_t i = 0; i < used; ++i) out[stage.to[i]] = in[stage.place[i]];
-  }
-
-  // As many sets at a time as fill registers; returns how many were done.
-  template <class T, class Work>
-  static int64_t for_short_sets(const Stage& stage, const Work& work) {
-    const auto each = [&](auto sets) {
-      int64_t i = 0;
-      for (; i + kLanes <= stage.count; i += kLanes) work(sets, i);
-      return i;
+  // From the tensor to the stage, or back.
+  template <bool kFill, class Outside, class T>
+  void move(const Stage& stage, Outside* tensor, T* staged) const {
+    const int64_t n = stage.n, width = stage.width, row = kFill ? job_.row_stride : job_.channels;
+    const int64_t set = kFill ? stage.from_set : stage.to_set, used = stage.count * job_.channels;
+    const auto copy = [](Outside& outside, T& inside) {
+      if constexpr (kFill) inside = outside;
+      else outside = inside;
     };
-    switch (stage.n) {
-      case 2: return each(ShortSets<T, kLanes, 2>());
-      case 3: return each(ShortSets<T, kLanes, 3>());
-      case 4: return each(ShortSets<T, kLanes, 4>());
-      case 5: return each(ShortSets<T, kLanes, 5>());
-      case 6: return each(ShortSets<T, kLanes, 6>());
-      case 7: return each(ShortSets<T, kLanes, 7>());
-      case 8: return each(ShortSets<T, kLanes, 8>());
-      default: return 0;
+    if (job_.channels > 1 || stage.halved) {
+      const int64_t* at = kFill ? stage.from : stage.to;
+      for (int64_t r = 0; r < n; ++r, tensor += row, staged += width)
+        for (int64_t i = 0; i < used; ++i) copy(tensor[at[i]], staged[stage.place[i]]);
+      return;
     }
+    int64_t i = 0;
+    if (row == 1 && set == n && n >= 2 && n <= 8)
+      with_number<2, 8>(n, [&](auto rows) {
+        using Short = ShortSets<T, kLanes, rows, kFill>;
+        for (; i + kLanes <= stage.count; i += kLanes)
+          if constexpr (kFill) Short::turn(tensor + i * n, staged + i, width);
+          else Short::turn(staged + i, tensor + i * n, width);
+      });
+    for (; i < stage.count; ++i)
+      for (int64_t r = 0; r < n; ++r) copy(tensor[i * set + r * row], staged[r * width + i]);
   }
 
   // Padding comes out as zeros that stay in their rows.
@@ -392,6 +319,13 @@ auto with_keys(const SortJob& job, Use use) {
     return use(ColumnSort<ValueKey<int64_t>, PairKey>(job, 0x7ff0000000000000));
   return use(ColumnSort<ValueKey<int16_t>, RowKey<int16_t, int32_t, uint16_t>>(
       job, job.dtype == kBfloat16 ? 0x7f80 : 0x7c00));
+}
+
+inline Plan sort_plan(const SortJob& job) {
+  return with_keys(job, [](const auto& sort) { return sort.plan(); });
+}
+inline void sort_task(const SortJob& job, int64_t task, void* scratch) {
+  with_keys(job, [=](const auto& sort) { sort.run(task, scratch); });
 }
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

@@ -3,7 +3,6 @@
 // is the same function.
 #pragma once
 
-#include "jobs.h"
 #include "vector.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
@@ -34,24 +33,25 @@ void dropout_span(const DropoutJob& job, int64_t first, int64_t end) {
   const T* x = reinterpret_cast<const T*>(job.x) + first;
   T* out = reinterpret_cast<T*>(job.out) + first;
   const T scale = static_cast<T>(job.kept_scale);
-  const uint64_t seed = static_cast<uint64_t>(job.seed);
-  const uint32_t low = static_cast<uint32_t>(seed) + static_cast<uint32_t>(first);
+  const uint32_t low = static_cast<uint32_t>(job.seed) + static_cast<uint32_t>(first);
   const uint32_t high =
-      static_cast<uint32_t>(seed >> 32) + static_cast<uint32_t>(first >> 32) * 0x9e3779b9u;
+      static_cast<uint32_t>(job.seed >> 32) + static_cast<uint32_t>(first >> 32) * 0x9e3779b9u;
   const uint32_t dropped = static_cast<uint32_t>(job.dropped);
-  const int32_t count = static_cast<int32_t>(end - first);
-  for (int32_t i = 0; i < count; ++i) {
+  for (int32_t i = 0; i < static_cast<int32_t>(end - first); ++i) {
     const uint32_t hash = scramble(scramble(low + static_cast<uint32_t>(i)) ^ high);
     out[i] = hash >= dropped ? x[i] * scale : T(0);
   }
 }
 
 // A span never crosses a multiple of 2^32, where `high` changes.
-inline void dropout_task(const DropoutJob& job, int64_t task) {
-  const int64_t first = task * kDropoutSpan, next = first + kDropoutSpan;
-  const int64_t end = next < job.count ? next : job.count;
-  return job.dtype == kFloat32 ? dropout_span<float>(job, first, end)
-                               : dropout_span<double>(job, first, end);
+constexpr int64_t kDropoutSpan = 8192;
+
+inline Plan dropout_plan(const DropoutJob& job) {
+  return {parts_of(job.count, kDropoutSpan), 0, 2 * job.count, {{job.out, job.count * value_bytes(job.dtype)}}};
+}
+inline void dropout_task(const DropoutJob& job, int64_t task, void*) {
+  const int64_t first = task * kDropoutSpan, end = smaller(first + kDropoutSpan, job.count);
+  with_float(job.dtype, [&](auto zero) { dropout_span<decltype(zero)>(job, first, end); });
 }
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

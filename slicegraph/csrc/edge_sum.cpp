@@ -4,7 +4,7 @@
 // entry, and the sums do not depend on the number of threads.
 #include <algorithm>
 
-#include "api.h"
+#include "parallel.h"
 
 namespace slicegraph {
 
@@ -42,28 +42,21 @@ struct EdgeTask {
   const int64_t first, count;
   const int64_t *source = job.index, *target = job.index + job.edges;
 
-  const T* row(const char* base, int64_t number) const {
-    return reinterpret_cast<const T*>(base) + number * job.channels + first;
+  T* row(const char* base, int64_t number) const {
+    return reinterpret_cast<T*>(const_cast<char*>(base)) + number * job.channels + first;
   }
-  T* row(char* base, int64_t number) const {
-    return reinterpret_cast<T*>(base) + number * job.channels + first;
-  }
-
   void clear(char* base, int64_t rows) const {
     for (int64_t i = 0; i < rows; ++i) std::fill_n(row(base, i), count, T(0));
   }
-
   bool starts_run(int64_t e) const {
-    const int64_t *code = job.codes + e * job.width, *before = code - job.width;
-    return e == 0 || !std::equal(code, code + job.width, before);
+    const int64_t* code = job.codes + e * job.width;
+    return e == 0 || !std::equal(code, code + job.width, code - job.width);
   }
-
   void read_edge(int64_t e, T* edge) const {
     std::fill_n(edge, count, T(0));
     for (int64_t k = 0; k < job.width; ++k)
-      add(count, row(job.table, job.codes[e * job.width + k]), edge);
+      add<T>(count, row(job.table, job.codes[e * job.width + k]), edge);
   }
-
   void flush_gradient(int64_t e, T* grad_edge) const {
     for (int64_t k = 0; k < job.width; ++k)
       add<T>(count, grad_edge, row(job.grad_table, job.codes[e * job.width + k]));
@@ -99,11 +92,11 @@ int edge_sum(const EdgeJob& job) {
   constexpr int64_t kLine = 64 / sizeof(T);
   const int64_t additions = job.edges * (job.width + 2) * job.channels;
   const int threads = useful_threads(additions, job.threads, 1 << 16);
-  const int64_t share = ((job.channels + threads - 1) / threads + kLine - 1) / kLine * kLine;
-  const int64_t tasks = job.channels > 0 ? (job.channels + share - 1) / share : 0;
+  const int64_t share = larger(parts_of(parts_of(job.channels, threads), kLine) * kLine, 1);
+  const int64_t tasks = parts_of(job.channels, share);
   return for_each_task(tasks, threads, 2 * share * sizeof(T), [&](int64_t task, void* scratch) {
     const int64_t first = task * share;
-    const EdgeTask<T> edges{job, first, std::min(share, job.channels - first)};
+    const EdgeTask<T> edges{job, first, smaller(share, job.channels - first)};
     T* edge = static_cast<T*>(scratch);
     job.backward ? edges.backward(edge, edge + share) : edges.forward(edge);
   });

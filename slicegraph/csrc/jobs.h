@@ -4,9 +4,17 @@
 
 #include <cstdint>
 
+#define SLICEGRAPH_API extern "C" __attribute__((visibility("default")))
+#define SLICEGRAPH_INLINE inline __attribute__((always_inline))
+
 namespace slicegraph {
 
 static_assert(sizeof(void*) == 8, "Python packs pointers as words of 8 bytes");
+
+SLICEGRAPH_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+SLICEGRAPH_INLINE int64_t larger(int64_t a, int64_t b) { return a < b ? b : a; }
+// How many parts of b there are in a, the last of which may be smaller.
+SLICEGRAPH_INLINE int64_t parts_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 enum Status : int { kDone = 0, kBadInput = 1, kNoMemory = 2 };
 
@@ -100,10 +108,6 @@ struct SliceJob {
   int64_t heads, width, threads, dtype;
 };
 
-struct SliceTasks {
-  int64_t count, scratch;
-};
-
 // Every head of every set is a task.
 struct PairJob {
   const char* left;   // [sets, heads, length, length]; if outer, like `right`
@@ -133,8 +137,6 @@ struct AttentionJob {
   int64_t seed, dropped;  // a weight is dropped if the hash of its position is below `dropped`
   double kept_scale;      // the factor of the other weights
 };
-
-constexpr int64_t kDropoutSpan = 8192;  // entries of a task
 
 struct DropoutJob {
   const char* x;
@@ -180,22 +182,42 @@ struct PathsJob {
   const int64_t* edge_ptr() const { return offsets + graphs + 1; }
 };
 
-// The code of one SIMD level. A job is divided into tasks that may run in any order, on any thread.
+// Calls use(distance, edge) with zeros of the types of a job's distances and paths.
+template <class Job, class Use>
+auto with_path_types(const Job& job, const Use& use) {
+  const auto with = [&](auto distance) {
+    return job.path_bytes == 2 ? use(distance, int16_t()) : use(distance, int32_t());
+  };
+  return job.distance_bytes == 1 ? with(uint8_t()) : with(int16_t());
+}
+
+// A job is divided into tasks that may run in any order, on any thread.
+struct Plan {
+  int64_t tasks = 0;
+  int64_t scratch = 0;  // bytes that a task needs
+  int64_t work = 0;     // of all tasks, about as many as there are additions
+  struct {
+    void* data = nullptr;
+    int64_t bytes = 0;
+  } outputs[2] = {};
+};
+
+template <class Job>
+struct Kernel {
+  Plan (*plan)(const Job&);
+  void (*run)(const Job&, int64_t task, void* scratch);
+};
+
+// The code of one SIMD level.
 struct Kernels {
   const char* name;
-  int64_t (*sort_tasks)(const SortJob&);
-  int64_t (*sort_scratch)(const SortJob&);
-  void (*sort)(const SortJob&, int64_t task, void* scratch);
-  int64_t (*permute_tasks)(const PermuteJob&);
-  int64_t (*permute_scratch)(const PermuteJob&);
-  void (*permute)(const PermuteJob&, int64_t task, void* scratch);
-  int64_t (*exchange_tasks)(const ExchangeJob&);
-  void (*exchange)(const ExchangeJob&, int64_t task);
-  void (*pair_task)(const PairJob&, int64_t task, void* scratch);
-  void (*attention_task)(const AttentionJob&, int64_t task, void* scratch);
-  void (*dropout_task)(const DropoutJob&, int64_t task);
-  SliceTasks (*slice_tasks)(const SliceJob&);
-  void (*slice_task)(const SliceJob&, int64_t task, void* scratch);
+  Kernel<SortJob> sort;
+  Kernel<PermuteJob> permute;
+  Kernel<ExchangeJob> exchange;
+  Kernel<SliceJob> slice;
+  Kernel<PairJob> pair;
+  Kernel<AttentionJob> attention;
+  Kernel<DropoutJob> dropout;
 };
 
 }  // namespace slicegraph

@@ -22,28 +22,15 @@ namespace slicegraph::SLICEGRAPH_LEVEL {
 template <class Bits>
 constexpr Bits kMagnitude = static_cast<Bits>(~(Bits(1) << (8 * sizeof(Bits) - 1)));
 
+// Of one value or of a vector of them.
 template <class Bits, class V>
 SLICEGRAPH_INLINE V flip_negative(V bits) {
   return bits ^ ((bits >> (8 * sizeof(Bits) - 1)) & kMagnitude<Bits>);
 }
-
 template <class Bits, class V>
 SLICEGRAPH_INLINE V exact_key(V bits, Bits infinity) {
-  const V nan = (bits & kMagnitude<Bits>) > infinity;
-  const V key = flip_negative<Bits>(bits);
-  return (nan ? V{} + kMagnitude<Bits> : key) & ~(key == -1);
-}
-
-template <class Bits>
-SLICEGRAPH_INLINE Bits scalar_flip_negative(Bits bits) {
-  return bits < 0 ? bits ^ kMagnitude<Bits> : bits;
-}
-
-template <class Bits>
-SLICEGRAPH_INLINE Bits scalar_exact_key(Bits bits, Bits infinity) {
-  if ((bits & kMagnitude<Bits>) > infinity) return kMagnitude<Bits>;
-  const Bits key = scalar_flip_negative(bits);
-  return key == -1 ? Bits(0) : key;
+  const V key = flip_negative<Bits>(bits), largest = V{} + kMagnitude<Bits>;
+  return (bits & kMagnitude<Bits>) > infinity ? largest : (key == -1 ? V{} : key);
 }
 
 // A key as an unsigned number of the same order.
@@ -58,32 +45,21 @@ template <class Bits, class V>
 class Special {
  public:
   explicit Special(Bits infinity) : infinity_(infinity) {}
-#if defined(__AVX512DQ__)
   SLICEGRAPH_INLINE void watch(V bits) {
+#if defined(__AVX512DQ__)
     constexpr int kClass = 0x01 | 0x04 | 0x80;  // quiet NaN, -0.0, signalling NaN
-    if constexpr (sizeof(Bits) == 4) {
-      mask_ |= _mm512_fpclass_ps_mask((__m512)bits, kClass);
-    } else if constexpr (sizeof(Bits) == 8) {
-      mask_ |= _mm512_fpclass_pd_mask((__m512d)bits, kClass);
-    } else {
-      watch_bits(bits);
-    }
+    if constexpr (sizeof(Bits) == 4) mask_ |= _mm512_fpclass_ps_mask((__m512)bits, kClass);
+    else if constexpr (sizeof(Bits) == 8) mask_ |= _mm512_fpclass_pd_mask((__m512d)bits, kClass);
+    else
+#endif
+      seen_ |= ((bits & kMagnitude<Bits>) > infinity_) | (bits == static_cast<Bits>(~kMagnitude<Bits>));
   }
   bool seen() const { return mask_ != 0 || any(seen_); }
-#else
-  SLICEGRAPH_INLINE void watch(V bits) { watch_bits(bits); }
-  bool seen() const { return any(seen_); }
-#endif
 
  private:
-  SLICEGRAPH_INLINE void watch_bits(V bits) {
-    seen_ |= ((bits & kMagnitude<Bits>) > infinity_) | (bits == static_cast<Bits>(~kMagnitude<Bits>));
-  }
   const Bits infinity_;
   V seen_{};
-#if defined(__AVX512DQ__)
   unsigned mask_ = 0;
-#endif
 };
 
 // The key alone.
@@ -91,7 +67,6 @@ template <class B>
 struct ValueKey {
   using Bits = B;
   static constexpr int kLanes = kVectorBytes / sizeof(B), kParts = 1;
-  static constexpr int kKeyBits = 8 * sizeof(B);
   using Values = Vector<B, kLanes>;
   using Element = Values;
   using Scalar = B;
@@ -102,7 +77,6 @@ struct ValueKey {
 
   static SLICEGRAPH_INLINE Scalar scalar(B key, int64_t) { return key; }
   static SLICEGRAPH_INLINE B scalar_key(Scalar s) { return s; }
-  static SLICEGRAPH_INLINE uint64_t scalar_bits(Scalar s) { return unsigned_bits(s); }
 };
 
 // The key in the upper half of an integer twice as wide, the row in the lower half. The columns of a
@@ -142,7 +116,6 @@ struct RowKey {
   }
   static SLICEGRAPH_INLINE B scalar_key(Scalar s) { return static_cast<B>(s >> kKeyBits); }
   static SLICEGRAPH_INLINE int64_t scalar_row(Scalar s) { return static_cast<Row>(s); }
-  static SLICEGRAPH_INLINE uint64_t scalar_bits(Scalar s) { return unsigned_bits(scalar_key(s)); }
 
  private:
   template <int kPart, int... i>
@@ -165,7 +138,6 @@ struct RowKey {
 struct PairKey {
   using Bits = int64_t;
   static constexpr int kLanes = kVectorBytes / 8, kParts = 1;
-  static constexpr int kKeyBits = 64;
   using Values = Vector<int64_t, kLanes>;
   using Rows = Values;
   using Element = Pair<Values>;
@@ -183,7 +155,6 @@ struct PairKey {
   static SLICEGRAPH_INLINE Scalar scalar(int64_t key, int64_t row) { return {key, row}; }
   static SLICEGRAPH_INLINE int64_t scalar_key(Scalar s) { return s.key; }
   static SLICEGRAPH_INLINE int64_t scalar_row(Scalar s) { return s.row; }
-  static SLICEGRAPH_INLINE uint64_t scalar_bits(Scalar s) { return unsigned_bits(s.key); }
 };
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

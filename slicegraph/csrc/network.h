@@ -25,17 +25,18 @@ struct Block {
 
   SLICEGRAPH_INLINE bool descends(int64_t c) const { return mask ? mask[c] != 0 : descending; }
 
-  template <class Bits>
-  SLICEGRAPH_INLINE const char* value_from(int64_t row, int64_t c) const {
-    return from + (row * from_stride + c) * int64_t(sizeof(Bits));
+  // Where the values and the indices of a row begin with column c.
+  template <class T>
+  SLICEGRAPH_INLINE const T* value_from(int64_t row, int64_t c) const {
+    return reinterpret_cast<const T*>(from) + row * from_stride + c;
   }
-  template <class Bits>
-  SLICEGRAPH_INLINE char* value_to(int64_t row, int64_t c) const {
-    return values + (row * to_stride + c) * int64_t(sizeof(Bits));
+  template <class T>
+  SLICEGRAPH_INLINE T* value_to(int64_t row, int64_t c) const {
+    return reinterpret_cast<T*>(values) + row * to_stride + c;
   }
-  template <class Index>
-  SLICEGRAPH_INLINE char* index_to(int64_t row, int64_t c) const {
-    return indices + (row * to_stride + c) * int64_t(sizeof(Index));
+  template <class T>
+  SLICEGRAPH_INLINE T* index_to(int64_t row, int64_t c) const {
+    return reinterpret_cast<T*>(indices) + row * to_stride + c;
   }
   template <class Bits>
   SLICEGRAPH_INLINE void copy_value(int64_t to, int64_t row, int64_t c) const {
@@ -91,24 +92,7 @@ inline int64_t padded_rows(int64_t n) {
 
 template <class E>
 void sort_chunk(E* rows, int64_t n) {
-  switch ((n + 1) / 2) {
-    case 1: return sort_in_registers<2>(rows);
-    case 2: return sort_in_registers<4>(rows);
-    case 3: return sort_in_registers<6>(rows);
-    case 4: return sort_in_registers<8>(rows);
-    case 5: return sort_in_registers<10>(rows);
-    case 6: return sort_in_registers<12>(rows);
-    case 7: return sort_in_registers<14>(rows);
-    case 8: return sort_in_registers<16>(rows);
-    case 9: return sort_in_registers<18>(rows);
-    case 10: return sort_in_registers<20>(rows);
-    case 11: return sort_in_registers<22>(rows);
-    case 12: return sort_in_registers<24>(rows);
-    case 13: return sort_in_registers<26>(rows);
-    case 14: return sort_in_registers<28>(rows);
-    case 15: return sort_in_registers<30>(rows);
-    case 16: return sort_in_registers<32>(rows);
-  }
+  with_number<1, kChunk / 2>((n + 1) / 2, [=](auto half) { sort_in_registers<2 * half>(rows); });
 }
 
 // Half-cleaners: distances kRows / 2 down to 1, counted in elements of r.
@@ -126,14 +110,13 @@ SLICEGRAPH_INLINE void half_clean(E* r) {
 template <int kRows, class E>
 void clean_pass(E* rows, int64_t n, int64_t span) {
   const int64_t step = 2 * span / kRows;
-  for (int64_t block = 0; block < n; block += 2 * span) {
+  for (int64_t block = 0; block < n; block += 2 * span)
     for (int64_t i = block; i < block + step && i < n; ++i) {
       E r[kRows];
       for (int j = 0; j < kRows; ++j) r[j] = rows[i + j * step];
       half_clean<kRows>(r);
       for (int j = 0; j < kRows; ++j) rows[i + j * step] = r[j];
     }
-  }
 }
 
 // Merges the sorted halves of 2 * run rows; only the first n rows are needed. The first stage compares
@@ -144,7 +127,7 @@ void merge(E* rows, int64_t run, int64_t n) {
   constexpr int kHalf = kGroup / 2;
   const int64_t step = run / kHalf, last = 2 * run - 1;
   for (int64_t i = 0; i < step; ++i) {
-    E low[kHalf], high[kHalf];  // the upper half from its far end: mirrored, so it is cleaned in the same way
+    E low[kHalf], high[kHalf];  // the upper half from its far end, so that it is cleaned in the same way
     for (int j = 0; j < kHalf; ++j) low[j] = rows[i + j * step];
     for (int j = 0; j < kHalf; ++j) high[kHalf - 1 - j] = rows[last - i - j * step];
     for (int j = 0; j < kHalf; ++j) compare_exchange(low[j], high[kHalf - 1 - j]);
@@ -157,27 +140,21 @@ void merge(E* rows, int64_t run, int64_t n) {
   for (int64_t span = step / 2; span > 0; span /= 2) ++stages;
   for (int64_t span = step / 2; stages > 0;) {
     const int passes = (stages + kStages - 1) / kStages, now = (stages + passes - 1) / passes;
-    switch (now) {
-      case 1: clean_pass<2>(rows, n, span); break;
-      case 2: clean_pass<4>(rows, n, span); break;
-      case 3: clean_pass<8>(rows, n, span); break;
-      default: clean_pass<16>(rows, n, span);
-    }
+    with_number<1, kStages>(now, [=](auto stages) { clean_pass<1 << stages>(rows, n, span); });
     span >>= now, stages -= now;
   }
 }
 
 template <class E>
 void sort_network(E* rows, int64_t n) {
-  for (int64_t i = 0; i < n; i += kChunk) sort_chunk(rows + i, n - i < kChunk ? n - i : kChunk);
+  for (int64_t i = 0; i < n; i += kChunk) sort_chunk(rows + i, smaller(n - i, kChunk));
   for (int64_t run = kChunk; run < n; run *= 2)
-    for (int64_t i = 0; i + run < n; i += 2 * run)
-      merge(rows + i, run, n - i < 2 * run ? n - i : 2 * run);
+    for (int64_t i = 0; i + run < n; i += 2 * run) merge(rows + i, run, smaller(n - i, 2 * run));
 }
 
 // Stores row numbers, as wide as a key, in the width of the indices.
 template <class Index, class V>
-SLICEGRAPH_INLINE void store_narrow(char* to, V rows) {
+SLICEGRAPH_INLINE void store_narrow(Index* to, V rows) {
   constexpr int kLanes = sizeof(V) / sizeof(rows[0]);
 #if defined(__AVX512BW__)
   // The compiler takes the vector apart lane by lane where one instruction narrows it.
@@ -219,10 +196,7 @@ class NetworkColumns {
   }
 
   NetworkColumns(const Block& block, void* scratch)
-      : block_(block),
-        rows_(static_cast<Element*>(scratch)),
-        padded_(padded_rows(block.rows)),
-        vectors_((block.width + K::kLanes - 1) / K::kLanes) {
+      : block_(block), rows_(static_cast<Element*>(scratch)) {
     for (int64_t v = 0; v < vectors_; ++v) {
       flip_[v] = Values{} - static_cast<Bits>(block_.descending);
       for (int l = 0; block_.mask && l < K::kLanes && column(v) + l < block_.lanes; ++l)
@@ -240,12 +214,8 @@ class NetworkColumns {
       expect_write(block_.value_to<Bits>(r, 0), bytes);
       for (int64_t v = 0; v < vectors_; ++v) {
         const auto bits = load<Values>(block_.value_from<Bits>(r, column(v)));
-        if constexpr (kExact) {
-          put(v, r, exact_key(bits, infinity) ^ flip_[v]);
-        } else {
-          special.watch(bits);
-          put(v, r, flip_negative<Bits>(bits) ^ flip_[v]);
-        }
+        if constexpr (!kExact) special.watch(bits);
+        put(v, r, (kExact ? exact_key(bits, infinity) : flip_negative<Bits>(bits)) ^ flip_[v]);
       }
     }
     return special.seen();
@@ -261,7 +231,7 @@ class NetworkColumns {
 
   template <class Index>
   void write() const {
-    for (int64_t r = 0; r < block_.rows; ++r) {
+    for (int64_t r = 0; r < block_.rows; ++r)
       for (int64_t v = 0; v < vectors_; ++v) {
         Element e[K::kParts];
         get(v, r, e);
@@ -269,21 +239,18 @@ class NetworkColumns {
         if constexpr (!__is_same(Index, void))
           store_narrow<Index>(block_.index_to<Index>(r, column(v)), K::row(e));
       }
-    }
   }
 
   // Puts back the bits that exact keys left out.
   void restore() const {
-    for (int64_t v = 0; v < vectors_; ++v) {
+    for (int64_t v = 0; v < vectors_; ++v)
       for (int64_t r = 0; r < block_.rows; ++r) {
         Element e[K::kParts];
         get(v, r, e);
         const auto row = K::row(e);
-        for (int64_t l = 0; l < K::kLanes && column(v) + l < block_.lanes; ++l) {
+        for (int64_t l = 0; l < K::kLanes && column(v) + l < block_.lanes; ++l)
           block_.copy_value<Bits>(r, row[l], column(v) + l);
-        }
       }
-    }
   }
 
  private:
@@ -305,7 +272,7 @@ class NetworkColumns {
 
   const Block& block_;
   Element* const rows_;
-  const int64_t padded_, vectors_;
+  const int64_t padded_ = padded_rows(block_.rows), vectors_ = parts_of(block_.width, K::kLanes);
   Values flip_[2 * kBlockChannels * sizeof(Bits) / kVectorBytes];
 };
 

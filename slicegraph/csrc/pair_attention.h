@@ -41,26 +41,7 @@ template <class T>
 class Attention {
  public:
   Attention(const AttentionJob& job, int64_t task, void* scratch)
-      : n_(job.sets[task / job.heads].length),
-        wide_((n_ + kLanes - 1) / kLanes * kLanes),
-        length_(job.length),
-        heads_(job.heads),
-        width_(job.width),
-        channels_(heads_ * width_),
-        row_(job.sets[task / heads_].first * channels_ + task % heads_ * width_),
-        triple_(row_ + 2 * job.sets[task / heads_].first * channels_),
-        square_(task * length_ * length_),
-        scale_(static_cast<T>(1 / std::sqrt(static_cast<double>(job.width)))),
-        seed_(static_cast<uint64_t>(job.seed)),
-        dropped_(static_cast<uint32_t>(job.dropped)),
-        kept_scale_(static_cast<T>(job.kept_scale)),
-        qkv_(reinterpret_cast<const T*>(job.qkv) + triple_),
-        bias_(reinterpret_cast<const T*>(job.bias) + square_),
-        totals_(reinterpret_cast<T*>(job.totals) + row_ / width_ * 2),
-        turned_(static_cast<T*>(scratch)),
-        weights_(turned_ + wide_ * width_),
-        kept_(weights_ + n_ * wide_),
-        grad_kept_(kept_ + n_ * wide_) {}
+      : job_(job), task_(task), turned_(static_cast<T*>(scratch)) {}
 
   SLICEGRAPH_INLINE void forward(T* out) {
     multiply_pairs(qkv_, 3 * channels_, qkv_ + channels_, weights_);
@@ -87,18 +68,14 @@ class Attention {
   static constexpr int kLanes = kPairBytes / sizeof(T);
   using V = Vector<T, kLanes>;
   using Mask = decltype(V{} < V{});
-  template <int kRows>
-  struct Rows {
-    constexpr operator int() const { return kRows; }
-  };
 
   // Calls step(rows, i) for blocks of `rows` rows from row i on: one row at a time would wait for its
   // own sums.
   template <class Step>
   SLICEGRAPH_INLINE void for_rows(const Step& step) const {
     int64_t i = 0;
-    for (; i + 4 <= n_; i += 4) step(Rows<4>{}, i);
-    for (; i < n_; ++i) step(Rows<1>{}, i);
+    for (; i + 4 <= n_; i += 4) step(Number<4>(), i);
+    for (; i < n_; ++i) step(Number<1>(), i);
   }
 
   SLICEGRAPH_INLINE void multiply(Strided<T> a, Strided<T> b, int64_t inner, int64_t width, T* out,
@@ -153,7 +130,7 @@ class Attention {
         tops[r] = s > tops[r] ? s : tops[r];
       }
     _Pragma("GCC unroll 4") for (int r = 0; r < kRows; ++r) {
-      top[r] = largest<T, kLanes>(tops[r]);
+      top[r] = total<T, kLanes, true>(tops[r]);
       top[r] = top[r] == lowest ? T(0) : top[r];
     }
     for (int64_t j = 0; j < wide_; j += kLanes)
@@ -209,16 +186,23 @@ class Attention {
       }
   }
 
-  const int64_t n_, wide_, length_, heads_, width_, channels_;
-  const int64_t row_, triple_, square_;  // where its rows, rows of qkv and pairs begin
-  const T scale_;
-  const uint64_t seed_;
-  const uint32_t dropped_;
-  const T kept_scale_;
-  const T *qkv_, *bias_;
-  T* grad_bias_ = nullptr;
-  T* totals_;
-  T *turned_, *weights_, *kept_, *grad_kept_;
+  const AttentionJob& job_;
+  const int64_t task_;
+  const Set set_ = job_.sets[task_ / job_.heads];
+  const int64_t n_ = set_.length, wide_ = parts_of(n_, kLanes) * kLanes, length_ = job_.length;
+  const int64_t heads_ = job_.heads, width_ = job_.width, channels_ = heads_ * width_;
+  // Where its rows, rows of qkv and pairs begin.
+  const int64_t row_ = set_.first * channels_ + task_ % heads_ * width_;
+  const int64_t triple_ = row_ + 2 * set_.first * channels_, square_ = task_ * length_ * length_;
+  const T scale_ = static_cast<T>(1 / std::sqrt(static_cast<double>(width_)));
+  const T kept_scale_ = static_cast<T>(job_.kept_scale);
+  const uint64_t seed_ = static_cast<uint64_t>(job_.seed);
+  const uint32_t dropped_ = static_cast<uint32_t>(job_.dropped);
+  const T* qkv_ = reinterpret_cast<const T*>(job_.qkv) + triple_;
+  const T* bias_ = reinterpret_cast<const T*>(job_.bias) + square_;
+  T *totals_ = reinterpret_cast<T*>(job_.totals) + row_ / width_ * 2, *grad_bias_ = nullptr;
+  T *turned_, *weights_ = turned_ + wide_ * width_, *kept_ = weights_ + n_ * wide_;
+  T* grad_kept_ = kept_ + n_ * wide_;
 };
 
 // A head's share of the rows of the next set, and the next head's bias.
@@ -246,9 +230,16 @@ void attention_task(const AttentionJob& job, int64_t task, void* scratch) {
   else attention.forward(to(job.out));
 }
 
+inline Plan attention_plan(const AttentionJob& job) {
+  const int64_t bytes = value_bytes(job.dtype), longest = job.sets.longest, tasks = job.sets.count * job.heads;
+  const int64_t factor = job.grad_out ? 3 : 1, squares = job.grad_bias ? tasks * job.length * job.length : 0;
+  const int64_t rows = job.sets.rows * job.heads;
+  return {tasks, (longest + kFloatLanes) * (job.width + factor * longest) * bytes,
+          rows * (job.width + 8) * longest / 4,
+          {{job.out, rows * job.width * factor * bytes}, {job.grad_bias, squares * bytes}}};
+}
 inline void attention_task(const AttentionJob& job, int64_t task, void* scratch) {
-  return job.dtype == kFloat32 ? attention_task<float>(job, task, scratch)
-                               : attention_task<double>(job, task, scratch);
+  with_float(job.dtype, [&](auto zero) { attention_task<decltype(zero)>(job, task, scratch); });
 }
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

@@ -1,7 +1,6 @@
 // Products within sets: rows added up by the weights of pairs, and the products of pairs of rows.
 #pragma once
 
-#include "jobs.h"
 #include "vector.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
@@ -60,12 +59,8 @@ void product_columns(const Product<T>& p, int64_t c0) {
     for (; i + 2 * kTileRows <= p.rows; i += 2 * kTileRows)
       product_tile<2 * kTileRows, kVectors, kLanes>(p, i, c0);
   for (; i + kTileRows <= p.rows; i += kTileRows) product_tile<kTileRows, kVectors, kLanes>(p, i, c0);
-  switch (p.rows - i) {
-    case 3: return product_tile<3, kVectors, kLanes>(p, i, c0);
-    case 2: return product_tile<2, kVectors, kLanes>(p, i, c0);
-    case 1: return product_tile<1, kVectors, kLanes>(p, i, c0);
-    default: return;
-  }
+  const auto rest = [&](auto rows) { product_tile<rows, kVectors, kLanes>(p, i, c0); };
+  if (i < p.rows) with_number<1, kTileRows - 1>(p.rows - i, rest);
 }
 
 // out = a b, every sum in the order of k, whatever the tile.
@@ -75,13 +70,9 @@ void product(const Product<T>& p) {
     if (p.width < kLanes) return product<kLanes / 2>(p);
   }
   for (int64_t c0 = 0; c0 < p.width;) {
-    const int64_t left = (p.width - c0 + kLanes - 1) / kLanes;
-    const int64_t vectors = left == kTileVectors + 1 ? 2 : left < kTileVectors ? left : kTileVectors;
-    switch (vectors) {
-      case 1: product_columns<1, kLanes>(p, c0); break;
-      case 2: product_columns<2, kLanes>(p, c0); break;
-      default: product_columns<kTileVectors, kLanes>(p, c0);
-    }
+    const int64_t left = parts_of(p.width - c0, kLanes);
+    const int64_t vectors = left == kTileVectors + 1 ? 2 : smaller(left, kTileVectors);
+    with_number<1, kTileVectors>(vectors, [&](auto count) { product_columns<count, kLanes>(p, c0); });
     c0 += vectors * kLanes;
   }
 }
@@ -108,19 +99,12 @@ void turn(const T* from, int64_t from_row, int64_t rows, int64_t columns, T* to,
     return;
   }
   for (int64_t r0 = 0; r0 < rows; r0 += 4) {
-    const int64_t r = r0 < rows - 4 ? r0 : rows - 4;
+    const int64_t r = smaller(r0, rows - 4);
     for (int64_t c0 = 0; c0 < columns; c0 += 4) {
-      const int64_t c = c0 < columns - 4 ? c0 : columns - 4;
+      const int64_t c = smaller(c0, columns - 4);
       turn_4x4(from + r * from_row + c, from_row, to + c * to_row + r, to_row);
     }
   }
-}
-
-template <class T>
-void pair_mix(const PairJob& job, const Set& set, const T* weights, const T* rows, T* out) {
-  const int64_t n = set.length, channels = job.heads * job.width;
-  const Strided<T> a{weights, job.transposed ? 1 : job.length, job.transposed ? job.length : 1};
-  product<kPairBytes / sizeof(T), T>({a, {rows, channels, 1}, out, channels, n, n, job.width});
 }
 
 template <class T>
@@ -156,12 +140,19 @@ void pair_task(const PairJob& job, int64_t task, void* scratch) {
   expect_next_head(job, set, right + rows);
   const T* added = job.added ? reinterpret_cast<const T*>(job.added) + square : nullptr;
   if (job.outer) return pair_outer(job, set, left + rows, right + rows, added, out + square, turned);
-  pair_mix(job, set, left + square, right + rows, out + rows);
+  const int64_t n = set.length, channels = job.heads * job.width;
+  const Strided<T> a{left + square, job.transposed ? 1 : job.length, job.transposed ? job.length : 1};
+  product<kPairBytes / sizeof(T), T>({a, {right + rows, channels, 1}, out + rows, channels, n, n, job.width});
 }
 
+inline Plan pair_plan(const PairJob& job) {
+  const int64_t bytes = value_bytes(job.dtype), longest = job.sets.longest, tasks = job.sets.count * job.heads;
+  const int64_t squares = tasks * job.length * job.length, entries = job.sets.rows * job.heads * job.width;
+  return {tasks, job.outer * longest * job.width * bytes, (entries * longest + squares) / 8,
+          {{job.out, (job.outer ? squares : entries) * bytes}}};
+}
 inline void pair_task(const PairJob& job, int64_t task, void* scratch) {
-  return job.dtype == kFloat32 ? pair_task<float>(job, task, scratch)
-                               : pair_task<double>(job, task, scratch);
+  with_float(job.dtype, [&](auto zero) { pair_task<decltype(zero)>(job, task, scratch); });
 }
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

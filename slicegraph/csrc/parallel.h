@@ -28,6 +28,11 @@ inline void borrow_threads(GompParallel parallel) {
   if (once == 0) borrowed = parallel;
 }
 
+// Threads for an amount of work: a thread with a smaller share than this costs more than it saves.
+inline int useful_threads(int64_t work, int64_t threads, int64_t share = 1 << 17) {
+  return static_cast<int>(smaller(work / share + 1, threads));
+}
+
 // Working memory of one thread, kept between calls: allocating it for every call costs more than
 // sorting in it.
 class Scratch {
@@ -66,18 +71,16 @@ Status for_each_task(int64_t tasks, int threads, int64_t scratch_bytes, const Wo
 
     void join() {
       thread_local Scratch memory;
-      void* scratch = memory.get(scratch_bytes > 0 ? scratch_bytes : 1);
+      void* scratch = memory.get(larger(scratch_bytes, 1));
       if (!scratch) return;
       for (int64_t first; (first = next.fetch_add(chunk)) < tasks;) {
-        const int64_t end = first + chunk < tasks ? first + chunk : tasks;
-        for (int64_t task = first; task < end; ++task) work(task, scratch);
+        for (int64_t task = first; task < smaller(first + chunk, tasks); ++task) work(task, scratch);
       }
       memory.trim();
     }
   };
-  if (threads > tasks) threads = static_cast<int>(tasks);
-  const int64_t chunk = tasks / (threads > 1 ? threads * 16 : 1);
-  Team team{work, tasks, chunk > 1 ? chunk : 1, scratch_bytes};
+  threads = static_cast<int>(smaller(threads, tasks));
+  Team team{work, tasks, larger(tasks / (threads > 1 ? threads * 16 : 1), 1), scratch_bytes};
   const auto join = [](void* data) { static_cast<Team*>(data)->join(); };
   const GompParallel parallel = borrowed;
   if (threads > 1 && parallel) {
@@ -94,6 +97,11 @@ Status for_each_task(int64_t tasks, int threads, int64_t scratch_bytes, const Wo
   }
   // A thread without memory leaves its share to the others; if all had none, nothing was claimed.
   return team.next >= tasks ? kDone : kNoMemory;
+}
+
+template <class T>
+void add(int64_t count, const T* __restrict part, T* __restrict sum) {
+  for (int64_t c = 0; c < count; ++c) sum[c] += part[c];
 }
 
 }  // namespace slicegraph

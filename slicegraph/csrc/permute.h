@@ -2,7 +2,6 @@
 // the swap of each column's first maximum with its first row.
 #pragma once
 
-#include "jobs.h"
 #include "keys.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
@@ -15,19 +14,16 @@ inline int64_t permute_width(const PermuteJob& job) {
   return job.sets.longest * kNear * job.value_bytes <= kNearBytes ? kNear : kFar;
 }
 
-inline int64_t permute_blocks(const PermuteJob& job) {
-  return (job.channels + permute_width(job) - 1) / permute_width(job);
-}
-
-inline int64_t permute_scratch(const PermuteJob& job) {
-  return job.channels < kFew ? 0 : job.sets.longest * permute_width(job) * job.value_bytes;
-}
-
 // The random side of the traffic goes to `block`, which is contiguous: rows of the tensor itself are
 // a power of two apart as often as not, and would fall on few lines of the cache.
 template <int64_t kWidth, class Value, class Index>
-void permute(const PermuteJob& job, const Set& set, int64_t c0, int64_t width, Value* block) {
-  const int64_t channels = job.channels, base = set.first * channels + c0;
+void permute(const PermuteJob& job, int64_t task, void* scratch) {
+  const int64_t channels = job.channels, blocks = parts_of(channels, kWidth);
+  const int64_t even = parts_of(channels, blocks), c0 = task % blocks * even;
+  const int64_t width = smaller(channels - c0, even);
+  const Set set = job.sets[task / blocks];
+  const int64_t base = set.first * channels + c0;
+  Value* block = static_cast<Value*>(scratch);
   const Value* from = reinterpret_cast<const Value*>(job.from) + base;
   const Index* indices = reinterpret_cast<const Index*>(job.indices) + base;
   Value* to = reinterpret_cast<Value*>(job.to) + base;
@@ -51,16 +47,6 @@ void permute(const PermuteJob& job, const Set& set, int64_t c0, int64_t width, V
     } else {
       for (int64_t c = 0; c < width; ++c) to[row + c] = block[indices[row + c] * kWidth + c];
     }
-  }
-}
-
-template <int64_t kWidth, class Value>
-void permute(const PermuteJob& job, const Set& set, int64_t c0, int64_t width, Value* block) {
-  switch (job.index_bytes) {
-    case 1: return permute<kWidth, Value, uint8_t>(job, set, c0, width, block);
-    case 2: return permute<kWidth, Value, int16_t>(job, set, c0, width, block);
-    case 4: return permute<kWidth, Value, int32_t>(job, set, c0, width, block);
-    default: return permute<kWidth, Value, int64_t>(job, set, c0, width, block);
   }
 }
 
@@ -88,9 +74,9 @@ struct FewChannels {
   explicit FewChannels(const PermuteJob& job)
       : rows((1 << 12) / job.channels),
         sets(rows > job.sets.longest ? rows / (job.sets.longest + 1) : 1),
-        parts(rows > job.sets.longest ? 1 : (job.sets.longest + rows - 1) / rows) {}
+        parts(rows > job.sets.longest ? 1 : parts_of(job.sets.longest, rows)) {}
 
-  int64_t tasks(const PermuteJob& job) const { return (job.sets.count + sets - 1) / sets * parts; }
+  int64_t tasks(const PermuteJob& job) const { return parts_of(job.sets.count, sets) * parts; }
 
   template <bool kScatter, class Value, class Index>
   void run(const PermuteJob& job, int64_t task) const {
@@ -98,7 +84,7 @@ struct FewChannels {
     const Index* indices = reinterpret_cast<const Index*>(job.indices);
     Value* to = reinterpret_cast<Value*>(job.to);
     const int64_t channels = job.channels, first = task / parts * sets, part = task % parts;
-    const int64_t last = first + sets < job.sets.count ? first + sets : job.sets.count;
+    const int64_t last = smaller(first + sets, job.sets.count);
     const bool whole = job.sets.layout == kDense && parts == 1;
     for (int64_t b = first; whole && b < last; ++b) {
       const int64_t base = b * job.sets.rows * channels;
@@ -107,106 +93,79 @@ struct FewChannels {
     for (int64_t b = first; !whole && b < last; ++b) {
       const Set set = job.sets[b];
       const int64_t base = set.first * channels, begin = parts > 1 ? part * rows : 0;
-      const int64_t end = parts > 1 && begin + rows < set.capacity ? begin + rows : set.capacity;
-      const int64_t real = set.length < end ? set.length : end;
+      const int64_t end = parts > 1 ? smaller(begin + rows, set.capacity) : set.capacity;
+      const int64_t real = smaller(set.length, end);
       permute_rows<kScatter>(from + base, indices + base, to + base, channels, begin, real);
-      const int64_t padding = real > begin ? real : begin;
-      for (int64_t i = padding * channels; i < end * channels; ++i) to[base + i] = 0;
-    }
-  }
-
-  template <class Value, class Index>
-  void run(const PermuteJob& job, int64_t task) const {
-    return job.scatter ? run<true, Value, Index>(job, task) : run<false, Value, Index>(job, task);
-  }
-
-  template <class Value>
-  void run(const PermuteJob& job, int64_t task) const {
-    switch (job.index_bytes) {
-      case 1: return run<Value, uint8_t>(job, task);
-      case 2: return run<Value, int16_t>(job, task);
-      case 4: return run<Value, int32_t>(job, task);
-      default: return run<Value, int64_t>(job, task);
+      for (int64_t i = larger(real, begin) * channels; i < end * channels; ++i) to[base + i] = 0;
     }
   }
 };
 
-template <class Value>
-void permute_task(const PermuteJob& job, int64_t task, void* scratch) {
-  if (job.channels < kFew) return FewChannels(job).run<Value>(job, task);
-  const int64_t blocks = permute_blocks(job), even = (job.channels + blocks - 1) / blocks;
-  const int64_t c0 = task % blocks * even;
-  const int64_t width = job.channels - c0 < even ? job.channels - c0 : even;
-  const Set set = job.sets[task / blocks];
-  if (permute_width(job) == kNear) {
-    permute<kNear>(job, set, c0, width, static_cast<Value*>(scratch));
-  } else {
-    permute<kFar>(job, set, c0, width, static_cast<Value*>(scratch));
-  }
-}
-
-inline int64_t permute_tasks(const PermuteJob& job) {
-  if (job.channels < kFew) return FewChannels(job).tasks(job);
-  return job.sets.count * permute_blocks(job);
+inline Plan permute_plan(const PermuteJob& job) {
+  const int64_t elements = job.sets.all_rows() * job.channels, width = permute_width(job);
+  if (elements == 0) return {};
+  const bool few = job.channels < kFew;
+  return {few ? FewChannels(job).tasks(job) : job.sets.count * parts_of(job.channels, width),
+          few ? 0 : job.sets.longest * width * job.value_bytes, 2 * elements,
+          {{job.to, elements * job.value_bytes}}};
 }
 
 inline void permute_task(const PermuteJob& job, int64_t task, void* scratch) {
-  switch (job.value_bytes) {
-    case 2: return permute_task<int16_t>(job, task, scratch);
-    case 4: return permute_task<int32_t>(job, task, scratch);
-    default: return permute_task<int64_t>(job, task, scratch);
-  }
+  const auto run = [&](auto value) {
+    with_index(job.index_bytes, [&](auto index) {
+      using Value = decltype(value);
+      using Index = decltype(index);
+      if (job.channels < kFew)
+        return job.scatter ? FewChannels(job).run<true, Value, Index>(job, task)
+                           : FewChannels(job).run<false, Value, Index>(job, task);
+      return permute_width(job) == kNear ? permute<kNear, Value, Index>(job, task, scratch)
+                                         : permute<kFar, Value, Index>(job, task, scratch);
+    });
+  };
+  job.value_bytes == 2 ? run(int16_t()) : job.value_bytes == 4 ? run(int32_t()) : run(int64_t());
 }
 
 constexpr int64_t kExchangeChannels = 64;
-
-inline int64_t exchange_blocks(const ExchangeJob& job) {
-  return (job.channels + kExchangeChannels - 1) / kExchangeChannels;
-}
 
 template <class Bits>
 void find_first_maxima(const Bits* x, int64_t n, int64_t stride, int64_t width, Bits infinity,
                        int64_t* where) {
   Bits best[kExchangeChannels];
-  for (int64_t c = 0; c < width; ++c) best[c] = scalar_exact_key(x[c], infinity), where[c] = 0;
-  for (int64_t r = 1; r < n; ++r) {
+  for (int64_t c = 0; c < width; ++c) best[c] = exact_key(x[c], infinity);
+  for (int64_t r = 1; r < n; ++r)
     for (int64_t c = 0; c < width; ++c) {
-      const Bits key = scalar_exact_key(x[r * stride + c], infinity);
+      const Bits key = exact_key(x[r * stride + c], infinity);
       where[c] = key > best[c] ? r : where[c];
       best[c] = key > best[c] ? key : best[c];
     }
-  }
 }
 
 template <class Bits>
 void exchange(const ExchangeJob& job, int64_t task, Bits infinity) {
-  const int64_t blocks = exchange_blocks(job), b = task / blocks, stride = job.channels;
-  const int64_t c0 = task % blocks * kExchangeChannels, rest = stride - c0;
-  const int64_t width = rest < kExchangeChannels ? rest : kExchangeChannels;
+  const int64_t stride = job.channels, blocks = parts_of(stride, kExchangeChannels), b = task / blocks;
+  const int64_t c0 = task % blocks * kExchangeChannels, width = smaller(stride - c0, kExchangeChannels);
   const Set set = job.sets[b];
   const Bits* x = reinterpret_cast<const Bits*>(job.x) + set.first * stride + c0;
   Bits* to = reinterpret_cast<Bits*>(job.values) + set.first * stride + c0;
   int64_t* where = job.where + b * stride + c0;
-  if (set.length == 0) {
-    if (job.search) std::memset(where, 0, width * sizeof(int64_t));
-  } else if (job.search) {
-    find_first_maxima(x, set.length, stride, width, infinity, where);
-  }
-  for (int64_t r = 0; r < set.length; ++r)
-    std::memcpy(to + r * stride, x + r * stride, width * sizeof(Bits));
-  for (int64_t r = set.length; r < set.capacity; ++r)
-    std::memset(to + r * stride, 0, width * sizeof(Bits));
+  if (job.search) std::memset(where, 0, width * sizeof(int64_t));
+  if (job.search && set.length > 0) find_first_maxima(x, set.length, stride, width, infinity, where);
+  for (int64_t r = 0; r < set.capacity; ++r)
+    if (r < set.length) std::memcpy(to + r * stride, x + r * stride, width * sizeof(Bits));
+    else std::memset(to + r * stride, 0, width * sizeof(Bits));
   for (int64_t c = 0; set.length > 0 && c < width; ++c) {
     to[c] = x[where[c] * stride + c];
     to[where[c] * stride + c] = x[c];
   }
 }
 
-inline int64_t exchange_tasks(const ExchangeJob& job) {
-  return job.sets.count * exchange_blocks(job);
+inline Plan exchange_plan(const ExchangeJob& job) {
+  const int64_t elements = job.sets.all_rows() * job.channels;
+  return {job.sets.count * parts_of(job.channels, kExchangeChannels), 0, 4 * elements,
+          {{job.values, elements * value_bytes(job.dtype)}}};
 }
 
-inline void exchange_task(const ExchangeJob& job, int64_t task) {
+inline void exchange_task(const ExchangeJob& job, int64_t task, void*) {
   switch (job.dtype) {
     case kFloat32: return exchange<int32_t>(job, task, 0x7f800000);
     case kFloat64: return exchange<int64_t>(job, task, 0x7ff0000000000000);

@@ -15,7 +15,7 @@ class RadixColumns {
   // Wide digits need fewer passes, narrow ones fewer buckets.
   static constexpr int kWide = 11, kNarrow = 8;
   static constexpr int64_t kNarrowRows = 1500;
-  static constexpr int passes(int digit) { return (K::kKeyBits + digit - 1) / digit; }
+  static constexpr int passes(int digit) { return (8 * sizeof(Bits) + digit - 1) / digit; }
 
   // Nanoseconds to sort one of some columns, as measured, to compare with the network's.
   static constexpr double cost(int64_t n, int64_t columns) {
@@ -40,7 +40,7 @@ class RadixColumns {
         Bits bits;
         std::memcpy(&bits, block_.value_from<Bits>(r, c), sizeof bits);
         seen |= ((bits & kMagnitude<Bits>) > infinity) | (bits == ~kMagnitude<Bits>);
-        const Bits key = kExact ? scalar_exact_key(bits, infinity) : scalar_flip_negative(bits);
+        const Bits key = kExact ? exact_key(bits, infinity) : flip_negative<Bits>(bits);
         column[r] = K::scalar(key ^ flip, r);
       }
     });
@@ -64,7 +64,7 @@ class RadixColumns {
       const Bits flip = -static_cast<Bits>(block_.descends(c));
       for (int64_t r = first; r < end; ++r) {
         const Scalar s = sorted_[c][r];
-        const Bits bits = scalar_flip_negative<Bits>(K::scalar_key(s) ^ flip);
+        const Bits bits = flip_negative<Bits, Bits>(K::scalar_key(s) ^ flip);
         std::memcpy(block_.value_to<Bits>(r, c), &bits, sizeof bits);
         if constexpr (!__is_same(Index, void)) {
           const Index row = static_cast<Index>(K::scalar_row(s));
@@ -90,7 +90,7 @@ class RadixColumns {
   SLICEGRAPH_INLINE void for_each_tile(const Work& work) const {
     constexpr int64_t kTile = 64;
     for (int64_t first = 0; first < block_.rows; first += kTile) {
-      const int64_t end = first + kTile < block_.rows ? first + kTile : block_.rows;
+      const int64_t end = smaller(first + kTile, block_.rows);
       for (int64_t c = 0; c < block_.lanes; ++c) work(c, first, end);
     }
   }
@@ -99,12 +99,11 @@ class RadixColumns {
   static Scalar* sort_column(Scalar* from, Scalar* to, int64_t n) {
     constexpr int kPasses = passes(kDigit), kBuckets = 1 << kDigit;
     const auto digit = [](Scalar s, int pass) {
-      return static_cast<int>(K::scalar_bits(s) >> (pass * kDigit)) & (kBuckets - 1);
+      return static_cast<int>(unsigned_bits(K::scalar_key(s)) >> (pass * kDigit)) & (kBuckets - 1);
     };
     uint32_t counts[kPasses][kBuckets] = {};
-    for (int64_t i = 0; i < n; ++i) {
+    for (int64_t i = 0; i < n; ++i)
       for (int pass = 0; pass < kPasses; ++pass) ++counts[pass][digit(from[i], pass)];
-    }
     for (int pass = 0; pass < kPasses; ++pass) {
       uint32_t* start = counts[pass];
       if (start[digit(from[0], pass)] == n) continue;  // all in one bucket

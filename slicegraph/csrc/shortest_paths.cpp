@@ -5,9 +5,10 @@
 // sets of nodes as the bits of a word; a larger one with a queue, 64 sources a task.
 #include <cstring>
 #include <exception>
+#include <utility>
 #include <vector>
 
-#include "api.h"
+#include "parallel.h"
 
 namespace slicegraph {
 
@@ -16,29 +17,18 @@ constexpr int64_t kSourcesPerTask = 64;
 // The edges of one graph, nodes numbered from 0, and where its pairs go.
 template <class Distance, class Edge>
 struct PathsOfGraph {
-  const int64_t* starts;
-  const int64_t* ends;
-  int64_t first_node, nodes, edges;
-  int64_t max_distance, max_hops;
-  Distance* distance;
-  Edge* path;
-
-  PathsOfGraph(const PathsJob& job, int64_t graph)
-      : starts(job.edge_index + job.edge_ptr()[graph]),
-        ends(starts + job.edges),
-        first_node(job.ptr[graph]),
-        nodes(job.ptr[graph + 1] - first_node),
-        edges(job.edge_ptr()[graph + 1] - job.edge_ptr()[graph]),
-        max_distance(job.max_distance),
-        max_hops(job.max_hops),
-        distance(static_cast<Distance*>(job.distance) + job.pair_ptr()[graph]),
-        path(static_cast<Edge*>(job.path) + job.pair_ptr()[graph] * job.max_hops) {}
+  const PathsJob& job;
+  const int64_t graph;
+  const int64_t max_distance = job.max_distance, max_hops = job.max_hops, first_node = job.ptr[graph];
+  const int64_t nodes = job.ptr[graph + 1] - first_node;
+  const int64_t edges = job.edge_ptr()[graph + 1] - job.edge_ptr()[graph];
+  const int64_t *starts = job.edge_index + job.edge_ptr()[graph], *ends = starts + job.edges;
+  Distance* distance = static_cast<Distance*>(job.distance) + job.pair_ptr()[graph];
+  Edge* path = static_cast<Edge*>(job.path) + job.pair_ptr()[graph] * job.max_hops;
 
   int64_t start(int64_t edge) const { return starts[edge] - first_node; }
   int64_t end(int64_t edge) const { return ends[edge] - first_node; }
-  Distance clipped(int64_t hops) const {
-    return static_cast<Distance>(hops < max_distance ? hops : max_distance);
-  }
+  Distance clipped(int64_t hops) const { return static_cast<Distance>(smaller(hops, max_distance)); }
   // Every pair of these sources unreachable, but for a node and itself.
   void clear(int64_t first_source, int64_t last_source) const {
     const int64_t pairs = (last_source - first_source) * nodes;
@@ -46,8 +36,8 @@ struct PathsOfGraph {
     for (int64_t p = 0; p < pairs; ++p) row[p] = static_cast<Distance>(max_distance + 1);
     for (int64_t i = first_source; i < last_source; ++i) distance[i * nodes + i] = 0;
     // All bits of -1 are set; and with no hops there may be no memory to set.
-    if (max_hops) std::memset(path + first_source * nodes * max_hops, 0xff,
-                              pairs * max_hops * sizeof(Edge));
+    if (max_hops)
+      std::memset(path + first_source * nodes * max_hops, 0xff, pairs * max_hops * sizeof(Edge));
   }
 };
 
@@ -90,8 +80,7 @@ void search_small(const PathsOfGraph<Distance, Edge>& graph, Edge* edge_of) {
       next[i] = seen[i] & ~before;
       any |= next[i];
     }
-    uint64_t* const spare = last;
-    last = next, next = spare;
+    std::swap(last, next);
   }
 }
 
@@ -104,24 +93,20 @@ struct Neighbours {
   // Sorts the edges by end, then by start, keeping the order of equals: O(nodes + edges).
   template <class Graph>
   void fill(const Graph& graph, int32_t* by_end) {
-    count(graph.ends, graph);
+    const auto count = [&](const int64_t* ends) {  // where the edges of each node begin
+      std::memset(first, 0, (graph.nodes + 1) * sizeof(int32_t));
+      for (int64_t e = 0; e < graph.edges; ++e) ++first[ends[e] - graph.first_node + 1];
+      for (int64_t i = 0; i < graph.nodes; ++i) first[i + 1] += first[i];
+    };
+    count(graph.ends);
     for (int64_t e = 0; e < graph.edges; ++e) by_end[first[graph.end(e)]++] = e;
-    count(graph.starts, graph);
+    count(graph.starts);
     for (int64_t k = 0; k < graph.edges; ++k) {
       const int32_t e = by_end[k], at = first[graph.start(e)]++;
       node[at] = graph.end(e), edge[at] = e;
     }
     for (int64_t i = graph.nodes; i > 0; --i) first[i] = first[i - 1];
     first[0] = 0;
-  }
-
- private:
-  // Where the edges of each node begin.
-  template <class Graph>
-  void count(const int64_t* nodes, const Graph& graph) {
-    std::memset(first, 0, (graph.nodes + 1) * sizeof(int32_t));
-    for (int64_t e = 0; e < graph.edges; ++e) ++first[nodes[e] - graph.first_node + 1];
-    for (int64_t i = 0; i < graph.nodes; ++i) first[i + 1] += first[i];
   }
 };
 
@@ -155,20 +140,13 @@ void search_from(const PathsOfGraph<Distance, Edge>& graph, const Neighbours& ne
 template <class Distance, class Edge>
 void search_large(const PathsOfGraph<Distance, Edge>& graph, int64_t first_source, void* scratch) {
   int32_t* const memory = static_cast<int32_t*>(scratch);
-  const int64_t n = graph.nodes, end = first_source + kSourcesPerTask;
+  const int64_t n = graph.nodes, last_source = smaller(first_source + kSourcesPerTask, n);
   int32_t *const queue = memory + (n + 1), *const hops_to = queue + n, *const node = hops_to + n;
   Neighbours neighbours{memory, node, node + graph.edges};
   neighbours.fill(graph, node + 2 * graph.edges);
-  const int64_t last_source = end < n ? end : n;
   graph.clear(first_source, last_source);
   for (int64_t i = first_source; i < last_source; ++i)
     search_from(graph, neighbours, i, queue, hops_to);
-}
-
-// Bytes that a search in a graph of this size needs.
-inline int64_t paths_scratch(int64_t nodes, int64_t edges) {
-  if (nodes <= 64) return nodes * nodes * sizeof(int32_t);
-  return (3 * nodes + 1 + 3 * edges) * sizeof(int32_t);
 }
 
 struct PathsTask {
@@ -177,17 +155,11 @@ struct PathsTask {
 
 template <class Distance, class Edge>
 void search_paths(const PathsJob& job, PathsTask task, void* scratch) {
-  const PathsOfGraph<Distance, Edge> paths(job, task.graph);
+  const PathsOfGraph<Distance, Edge> paths{job, task.graph};
   Edge* const edge_of = static_cast<Edge*>(scratch);
   if (paths.nodes > 64) return search_large(paths, task.first_source, scratch);
   if (job.max_hops == 5) return search_small<Distance, Edge, 5>(paths, edge_of);
   search_small<Distance, Edge, 0>(paths, edge_of);
-}
-
-static auto search_for(const PathsJob& job) {
-  if (job.distance_bytes == 1)
-    return job.path_bytes == 2 ? search_paths<uint8_t, int16_t> : search_paths<uint8_t, int32_t>;
-  return job.path_bytes == 2 ? search_paths<int16_t, int16_t> : search_paths<int16_t, int32_t>;
 }
 
 }  // namespace slicegraph
@@ -220,12 +192,14 @@ SLICEGRAPH_API int slicegraph_shortest_paths(const PathsJob* job) try {
   int64_t scratch = 0;
   for (int64_t b = 0; b < job->graphs; ++b) {
     const int64_t nodes = job->ptr[b + 1] - job->ptr[b];
-    const int64_t bytes = paths_scratch(nodes, job->edge_ptr()[b + 1] - job->edge_ptr()[b]);
-    scratch = bytes > scratch ? bytes : scratch;
+    const int64_t edges = job->edge_ptr()[b + 1] - job->edge_ptr()[b];
+    const int64_t words = nodes <= 64 ? nodes * nodes : 3 * nodes + 1 + 3 * edges;
+    scratch = larger(words * sizeof(int32_t), scratch);
     for (int64_t i = 0; i < nodes; i += kSourcesPerTask) tasks.push_back({b, i});
   }
   const int threads = useful_threads(job->pair_ptr()[job->graphs], job->threads, 1 << 14);
-  const auto search = search_for(*job);
+  const auto search = with_path_types(
+      *job, [](auto distance, auto edge) { return search_paths<decltype(distance), decltype(edge)>; });
   return for_each_task(static_cast<int64_t>(tasks.size()), threads, scratch,
                        [&](int64_t task, void* memory) { search(*job, tasks[task], memory); });
 } catch (const std::exception&) {

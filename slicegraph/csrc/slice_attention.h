@@ -33,14 +33,7 @@ class SliceScan {
   }
 
   SliceScan(const SliceJob& job, const Set& set, int64_t head, void* scratch)
-      : job_(job),
-        set_(set),
-        n_(set.length),
-        head_(head),
-        used_(!kEach ? 1 : job.heads - head < kLanes ? job.heads - head : kLanes),
-        channels_(job.heads * job.width),
-        shared_(job.queries == nullptr),
-        order_(job.order + set.first * job.heads + head) {
+      : job_(job), set_(set), head_(head) {
     T* next = static_cast<T*>(scratch);
     T** blocks[] = {&up_, &down_, &values_, &stage_, &grads_, &grad_up_, &grad_down_};
     T** arrays[] = {&keys_, &steps_, &sum_up_, &sum_down_, &a_, &b_, &tilt_, &dot_low_, &dot_, &dot_keys_};
@@ -63,7 +56,7 @@ class SliceScan {
     const int64_t width = kEach ? used_ : job_.width;
     for (int64_t c = 0; c < width; c += kLanes) {
       first_ = head_ * job_.width + c;
-      lanes_ = width - c < kLanes ? width - c : kLanes;
+      lanes_ = smaller(width - c, kLanes);
       for (int64_t r = n_; r < set_.capacity; ++r) std::memset(row(job_.out, r), 0, lanes_ * sizeof(T));
       if (n_ == 0) continue;
       scan_values();
@@ -112,7 +105,7 @@ class SliceScan {
   // The last key that is not above each query, -1 if all are: a binary search of several at a time.
   void find_places(const T* queries) {
     for (int64_t i = 0; i < n_ * kKeys; i += kLanes) {
-      const int64_t count = n_ * kKeys - i < kLanes ? n_ * kKeys - i : kLanes;
+      const int64_t count = smaller(n_ * kKeys - i, kLanes);
       T query[kLanes] = {};
       int32_t place[kLanes] = {};
       std::memcpy(query, queries + i, count * sizeof(T));
@@ -164,9 +157,9 @@ class SliceScan {
   T query(int64_t t, int64_t c) const {
     return reinterpret_cast<const T*>(job_.queries)[(set_.first + t) * job_.heads + head_ + c];
   }
-  int64_t at(int64_t place) const { return place < 0 ? 0 : place < n_ ? place : n_ - 1; }
+  int64_t at(int64_t place) const { return larger(smaller(place, n_ - 1), 0); }
 
-  // Rows of a tensor to a block, in the order of the keys or in their own.
+  // From rows of a tensor to a block, and back, in the order of the keys or in their own.
   void read(const char* tensor, bool sorted, T* block) {
     T* rows = kEach && sorted ? stage_ : block;
     for (int64_t j = 0; j < n_; ++j) {
@@ -298,9 +291,10 @@ class SliceScan {
 
   const SliceJob& job_;
   const Set set_;
-  const int64_t n_, head_, used_, channels_;
-  const bool shared_;              // the queries are the keys
-  const int32_t* const order_;     // of the first head
+  const int64_t head_, n_ = set_.length, channels_ = job_.heads * job_.width;
+  const int64_t used_ = kEach ? smaller(job_.heads - head_, kLanes) : 1;
+  const bool shared_ = job_.queries == nullptr;  // the queries are the keys
+  const int32_t* const order_ = job_.order + set_.first * job_.heads + head_;  // of the first head
   int64_t first_ = 0, lanes_ = 0;  // the channels of the block
   T *up_, *down_, *values_, *stage_, *grads_, *grad_up_, *grad_down_;
   T *keys_, *steps_, *sum_up_, *sum_down_, *a_, *b_, *tilt_, *dot_low_, *dot_, *dot_keys_;
@@ -308,41 +302,41 @@ class SliceScan {
   T rate_[kKeys];
 };
 
-// Calls use(scan) with the type of the scan that suits the job.
-template <class T, class Use>
-auto with_slices(const SliceJob& job, const Use& use) {
-  constexpr int kLanes = kVectorBytes / sizeof(T), kHalf = kLanes > 2 ? kLanes / 2 : kLanes;
-  using Each = SliceScan<T, kLanes, true>;
-  using Wide = SliceScan<T, kLanes, false>;
-  using Narrow = SliceScan<T, kHalf, false>;
-  if (job.width == 1) return use(static_cast<Each*>(nullptr));
-  return job.width > kHalf ? use(static_cast<Wide*>(nullptr)) : use(static_cast<Narrow*>(nullptr));
+template <class T, int kLanes, bool kEach>
+Plan slice_plan(const SliceJob& job, SliceScan<T, kLanes, kEach>*) {
+  using Scan = SliceScan<T, kLanes, kEach>;
+  const int64_t elements = job.sets.all_rows() * job.heads * job.width;
+  return {job.sets.count * parts_of(job.heads, Scan::kKeys),
+          Scan::scratch_bytes(job.sets.longest, job.grad_out != nullptr), 8 * elements,
+          {{job.out, elements * int64_t(sizeof(T))}}};
 }
 
-template <class T>
-void slice_task(const SliceJob& job, int64_t task, void* scratch) {
-  with_slices<T>(job, [&](auto* kind) {
-    using Kind = std::remove_pointer_t<decltype(kind)>;
-    const int64_t blocks = (job.heads + Kind::kKeys - 1) / Kind::kKeys, b = task / blocks;
-    const int64_t head = task % blocks * Kind::kKeys;
-    Kind(job, job.sets[b], head, scratch).run(reinterpret_cast<T*>(job.grad_tau) + b * job.heads + head);
+template <class T, int kLanes, bool kEach>
+void slice_task(const SliceJob& job, int64_t task, void* scratch, SliceScan<T, kLanes, kEach>*) {
+  using Scan = SliceScan<T, kLanes, kEach>;
+  const int64_t blocks = parts_of(job.heads, Scan::kKeys), b = task / blocks;
+  const int64_t head = task % blocks * Scan::kKeys;
+  Scan(job, job.sets[b], head, scratch).run(reinterpret_cast<T*>(job.grad_tau) + b * job.heads + head);
+}
+
+// Calls use(scan) with a null pointer to the type of the scan that suits the job.
+template <class Use>
+auto with_scan(const SliceJob& job, const Use& use) {
+  return with_float(job.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    constexpr int kLanes = kVectorBytes / sizeof(T), kHalf = kLanes > 2 ? kLanes / 2 : kLanes;
+    if (job.width == 1) return use(static_cast<SliceScan<T, kLanes, true>*>(nullptr));
+    return job.width > kHalf ? use(static_cast<SliceScan<T, kLanes, false>*>(nullptr))
+                             : use(static_cast<SliceScan<T, kHalf, false>*>(nullptr));
   });
 }
 
-template <class T>
-SliceTasks slice_tasks(const SliceJob& job) {
-  return with_slices<T>(job, [&](auto* kind) -> SliceTasks {
-    using Kind = std::remove_pointer_t<decltype(kind)>;
-    const int64_t blocks = (job.heads + Kind::kKeys - 1) / Kind::kKeys;
-    return {job.sets.count * blocks, Kind::scratch_bytes(job.sets.longest, job.grad_out != nullptr)};
-  });
+inline Plan slice_plan(const SliceJob& job) {
+  if (job.width == 0) return {};
+  return with_scan(job, [&](auto* scan) { return slice_plan(job, scan); });
 }
-
 inline void slice_task(const SliceJob& job, int64_t task, void* scratch) {
-  return job.dtype == kFloat32 ? slice_task<float>(job, task, scratch) : slice_task<double>(job, task, scratch);
-}
-inline SliceTasks slice_tasks(const SliceJob& job) {
-  return job.dtype == kFloat32 ? slice_tasks<float>(job) : slice_tasks<double>(job);
+  with_scan(job, [&](auto* scan) { slice_task(job, task, scratch, scan); });
 }
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "api.h"
+#include "parallel.h"
 
 namespace slicegraph {
 
@@ -34,10 +34,8 @@ struct BiasOfGraph {
 
   int64_t entry(int64_t p) {
     const int64_t distance = reinterpret_cast<const D*>(w.distance)[p];
-    if (distance < 0) {
-      good = false;
-      return 0;
-    }
+    good &= distance >= 0;
+    if (distance < 0) return 0;
     const bool none = w.path_width ? step(p, 0) < 0 : distance > w.max_distance;
     return none && distance > 0 ? w.max_distance + 1 : std::min(distance, w.max_distance);
   }
@@ -98,40 +96,6 @@ struct BiasOfGraph {
   }
 };
 
-template <class T>
-struct BiasTask {
-  const BiasJob& w;
-  const int64_t square = w.length * w.length;
-
-  // Between [length, heads] and row i of [heads, length, length].
-  void write(const T* row, T* bias) const {
-    for (int64_t h = 0; h < w.heads; ++h)
-      for (int64_t j = 0; j < w.length; ++j) bias[h * square + j] = row[j * w.heads + h];
-  }
-  void read(const T* bias, T* row) const {
-    for (int64_t h = 0; h < w.heads; ++h)
-      for (int64_t j = 0; j < w.length; ++j) row[j * w.heads + h] = bias[h * square + j];
-  }
-
-  template <class Graph>
-  void forward(Graph& graph, int64_t b, T* row) const {
-    T* bias = reinterpret_cast<T*>(w.bias) + b * w.heads * square;
-    for (int64_t i = 0; i < w.length; ++i) {
-      graph.look_up(i, row);
-      write(row, bias + i * w.length);
-    }
-  }
-
-  template <class Graph>
-  void backward(Graph& graph, int64_t b, T* row, T* grad_table, T* grad_empty) const {
-    const T* bias = reinterpret_cast<const T*>(w.bias) + b * w.heads * square;
-    for (int64_t i = 0; i < graph.n + w.token; ++i) {
-      read(bias + i * w.length, row);
-      graph.pass_back(i, row, grad_table, grad_empty);
-    }
-  }
-};
-
 // Forward; or backward, if `shares` has a copy of the shared gradients for each task.
 template <class T, class D, class P>
 Status run(const BiasJob& w, T* shares, int64_t share) {
@@ -141,32 +105,41 @@ Status run(const BiasJob& w, T* shares, int64_t share) {
     pairs[b + 1] = pairs[b] + n * n;
   }
   std::atomic<bool> good{true};
-  const BiasTask<T> task{w};
   const auto work = [&](int64_t number, void* scratch) {
-    const int64_t end = std::min((number + 1) * kTogether, w.graphs);
     T *row = static_cast<T*>(scratch), *grad_table = shares + number * share;
-    T* grad_empty = grad_table + share - w.hops * w.heads;
-    for (int64_t b = number * kTogether; b < end; ++b) {
+    for (int64_t b = number * kTogether; b < smaller((number + 1) * kTogether, w.graphs); ++b) {
       BiasOfGraph<T, D, P> graph{w, w.ptr[b + 1] - w.ptr[b], pairs[b], w.edge_ptr[b],
                                  w.edge_ptr[b + 1] - w.edge_ptr[b]};
-      if (w.backward) task.backward(graph, b, row, grad_table, grad_empty);
-      else task.forward(graph, b, row);
+      for (int64_t i = 0; i < (w.backward ? graph.n + w.token : w.length); ++i) {
+        // Row i of [heads, length, length], of which `row` is [length, heads].
+        T* bias = reinterpret_cast<T*>(w.bias) + (b * w.heads * w.length + i) * w.length;
+        const auto each = [&](const auto& copy) {
+          for (int64_t h = 0; h < w.heads; ++h)
+            for (int64_t j = 0; j < w.length; ++j)
+              copy(row[j * w.heads + h], bias[h * w.length * w.length + j]);
+        };
+        if (w.backward) {
+          each([](T& to, const T& from) { to = from; });
+          graph.pass_back(i, row, grad_table, grad_table + share - w.hops * w.heads);
+        } else {
+          graph.look_up(i, row);
+          each([](const T& from, T& to) { to = from; });
+        }
+      }
       if (!graph.good) good = false;
     }
   };
   const int threads = useful_threads(w.pairs * w.heads, w.threads);
-  const int64_t tasks = (w.graphs + kTogether - 1) / kTogether;
+  const int64_t tasks = parts_of(w.graphs, kTogether);
   const Status status = for_each_task(tasks, threads, w.length * w.heads * sizeof(T), work);
   return status == kDone && !good ? kBadInput : status;
 }
 
 template <class T>
 Status run(const BiasJob& w, T* shares = nullptr, int64_t share = 0) {
-  if (w.distance_bytes == 1)
-    return w.path_bytes == 2 ? run<T, uint8_t, int16_t>(w, shares, share)
-                             : run<T, uint8_t, int32_t>(w, shares, share);
-  return w.path_bytes == 2 ? run<T, int16_t, int16_t>(w, shares, share)
-                           : run<T, int16_t, int32_t>(w, shares, share);
+  return with_path_types(w, [&](auto distance, auto edge) {
+    return run<T, decltype(distance), decltype(edge)>(w, shares, share);
+  });
 }
 
 template <class T>
@@ -176,7 +149,7 @@ Status run_job(const BiasJob& w) {
   T *grad_table = reinterpret_cast<T*>(w.table), *grad_products = reinterpret_cast<T*>(w.products);
   std::fill_n(grad_table, rows * w.heads, T(0));
   std::fill_n(grad_products, w.edges * w.hops * w.heads, T(0));
-  std::vector<T> shares((w.graphs + kTogether - 1) / kTogether * share, T(0));
+  std::vector<T> shares(parts_of(w.graphs, kTogether) * share, T(0));
   const Status status = run<T>(w, shares.data(), share);
   for (size_t at = 0; at < shares.size(); at += share) {
     add(rows * w.heads, shares.data() + at, grad_table);

@@ -3,10 +3,9 @@
 // no standard template may be instantiated here, or the linker could keep the copy of the wrong level.
 #pragma once
 
-#include <cstdint>
 #include <cstring>
 
-#define SLICEGRAPH_INLINE inline __attribute__((always_inline))
+#include "jobs.h"
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
@@ -44,42 +43,50 @@ SLICEGRAPH_INLINE void store_first(T* to, V v, int64_t count) {
   std::memcpy(to, &v, count * sizeof(T));
 }
 
-// The sum of the lanes, by halves.
-template <class T, int kLanes>
+// The sum of the lanes, or the largest of them, by halves.
+template <class T, int kLanes, bool kLargest = false>
 SLICEGRAPH_INLINE T total(Vector<T, kLanes> v) {
   if constexpr (kLanes == 1) {
     return v[0];
   } else {
-    Vector<T, kLanes / 2> halves[2];
-    std::memcpy(halves, &v, sizeof v);
-    return total<T, kLanes / 2>(halves[0] + halves[1]);
+    Vector<T, kLanes / 2> a[2];
+    std::memcpy(a, &v, sizeof v);
+    if constexpr (kLargest) return total<T, kLanes / 2, true>(a[0] > a[1] ? a[0] : a[1]);
+    else return total<T, kLanes / 2>(a[0] + a[1]);
   }
 }
 
-// The largest of the lanes, by halves.
-template <class T, int kLanes>
-SLICEGRAPH_INLINE T largest(Vector<T, kLanes> v) {
-  if constexpr (kLanes == 1) {
-    return v[0];
-  } else {
-    Vector<T, kLanes / 2> halves[2];
-    std::memcpy(halves, &v, sizeof v);
-    return largest<T, kLanes / 2>(halves[0] > halves[1] ? halves[0] : halves[1]);
-  }
-}
-
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define SLICEGRAPH_SHUFFLEVECTOR 1
-#endif
-#endif
 template <class T, int kLanes, int... i>
 SLICEGRAPH_INLINE Vector<T, kLanes> shuffle(Vector<T, kLanes> a, Vector<T, kLanes> b) {
-#if defined(SLICEGRAPH_SHUFFLEVECTOR)
+#if defined(__clang__) || __GNUC__ >= 12
   return __builtin_shufflevector(a, b, i...);
 #else
   return __builtin_shuffle(a, b, Vector<T, kLanes>{i...});
 #endif
+}
+
+// A number that the compiler knows, and one from kFirst to kLast for the one that it does not.
+template <int k>
+struct Number {
+  constexpr operator int() const { return k; }
+};
+template <int kFirst, int kLast, class Use>
+SLICEGRAPH_INLINE auto with_number(int64_t n, const Use& use) {
+  constexpr int kMiddle = (kFirst + kLast) / 2;
+  if constexpr (kFirst == kLast) return use(Number<kFirst>());
+  else if (n <= kMiddle) return with_number<kFirst, kMiddle>(n, use);
+  else return with_number<kMiddle + 1, kLast>(n, use);
+}
+
+// Calls use(zero) with a zero of the type of a job's values or indices.
+template <class Use>
+SLICEGRAPH_INLINE auto with_float(int64_t dtype, const Use& use) {
+  return dtype == kFloat32 ? use(float()) : use(double());
+}
+template <class Use>
+SLICEGRAPH_INLINE auto with_index(int64_t bytes, const Use& use) {
+  if (bytes <= 2) return bytes == 1 ? use(uint8_t()) : use(int16_t());
+  return bytes == 4 ? use(int32_t()) : use(int64_t());
 }
 
 constexpr int64_t kRowsAhead = 8;

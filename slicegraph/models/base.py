@@ -125,41 +125,32 @@ def versions() -> str:
     return f"slicegraph {__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}"
 
 
+def card_text(title: str, facts: dict[str, Any], sections: dict[str, list[str]]) -> str:
+    """Returns a model card: a table of the facts that are known, and sections of lines."""
+    cells = {name: " ".join(str(text).replace("|", "\\|").split()) for name, text in facts.items()}
+    rows = [f"| {name} | {cells[name]} |" for name, text in facts.items() if text]
+    lines = [f"# {title}", "", "| | |", "|---|---|", *rows, ""]
+    for heading, section in sections.items():
+        lines += [f"## {heading}", "", *section, ""]
+    return "\n".join([*lines, CARD_MARK, ""])
+
+
 def _card(model: Model) -> str:
     """Returns the card of a model whose training is not known."""
     fields = dataclasses.asdict(model.config)
     names = ("task", "unit", "class_names", "standardize", "mixer", "num_layers", "channels")
     targets = ", ".join(fields.get("target_names", ())) or "targets without names"
     facts = {"predicts": targets} | {name: fields.get(name) for name in names}
+    facts |= {name: ", ".join(x) for name, x in facts.items() if isinstance(x, tuple)}
     facts["parameters"] = f"{sum(p.numel() for p in model.parameters()):,}"
-    facts["made with"] = versions()
-    rows = [
-        f"| {name} | {', '.join(value) if isinstance(value, tuple) else value} |"
-        for name, value in facts.items()
-        if value
-    ]
-    text = f"""# {model_name(model)}: {targets}
-
-| | |
-|---|---|
-{chr(10).join(rows)}
-
-## Use
-
-```python
-from slicegraph.models import load
-
-model = load("model")  # this folder
-```
-
-## Limits
-
-The data, the split and the scores of the training are not recorded: the model was saved by
-`model.save`, not by a run of `slicegraph train`. Nothing is known of how well it predicts.
-
-{CARD_MARK}
-"""
-    return text
+    code = ["from slicegraph.models import load", "", 'model = load("model")  # this folder']
+    limits = (
+        "The data, the split and the scores of the training are not recorded: the model was saved "
+        "by\n`model.save`, not by a run of `slicegraph train`. Nothing is known of how well it "
+        "predicts."
+    )
+    sections = {"Use": ["```python", *code, "```"], "Limits": [limits]}
+    return card_text(f"{model_name(model)}: {targets}", facts | {"made with": versions()}, sections)
 
 
 def model_name(model: torch.nn.Module) -> str:

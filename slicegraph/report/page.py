@@ -56,17 +56,8 @@ class Page:
 def write_report(run: str | Path) -> Path:
     """Write ``report.html`` and ``figures/*.png`` into a run folder, from its other files.
 
-    The page is a single file that needs no network. It names the files that are missing. The same
-    files give the same page, byte for byte.
-
-    Args:
-        run: a folder that `slicegraph train` wrote; the run may have failed.
-
-    Returns:
-        The path of the page; an older one is replaced.
-
-    Raises:
-        ValueError: if it is not the folder of a run.
+    The page, whose path is returned, is a single file that needs no network. It names the files
+    that are missing. The same files give the same page, byte for byte. The run may have failed.
     """
     path = Path(run) / "report.html"
     write_page(path, report_page(read_run(run)))
@@ -76,10 +67,7 @@ def write_report(run: str | Path) -> Path:
 def write_check(path: str | Path, summary: Mapping[str, Any], command: str) -> None:
     """Write the page of a table that was not trained on, as one file without a folder of figures.
 
-    Args:
-        path: the file to write; an older one is replaced.
-        summary: that of :func:`slicegraph.data.summary.summarize`.
-        command: the command that trains on the table.
+    The summary is that of :func:`slicegraph.data.summary.summarize`; the command trains on it.
     """
     splits = {f"{name} rows": f"{part['rows']:,}" for name, part in summary["splits"].items()}
     lost = summary.get("lost") or {"rejected": sum(e["count"] for e in summary["rejected"])}
@@ -184,13 +172,10 @@ def report_page(run: RunRecord) -> Page:
     """Build the page of a run."""
     result, split = run.result
     title, what, value = "no result", "", "No result"
+    values = _target_scores(run, split)
     if result is not None:
         what, value = f"{split} {run.metric}", number(result)
-        title = f"{what} {number(result, run.unit)}"
-    values = _target_scores(run, split)
-    if values:
-        title = f"{what} {', '.join(map(' '.join, values))}"
-    remark = _interval(run, split) + _baseline(run)
+        title = f"{what} {', '.join(map(' '.join, values)) or number(result, run.unit)}"
     learning = list(plots.learning_plots(run))
     no_curve = {"text": "The log has no epoch with a loss or a metric."}
     versions = run.metrics.get("versions")
@@ -202,7 +187,7 @@ def report_page(run: RunRecord) -> Page:
         what=what,
         value=value,
         unit=run.unit if what else "",
-        remark=remark,
+        remark=_interval(run, split) + _baseline(run),
         values=values,
         banners=_banners(run),
         hints=[sentence(stopped)] if stopped else [],
@@ -245,8 +230,7 @@ def _target_scores(run: RunRecord, split: str) -> list[tuple[str, str]]:
 def _interval(run: RunRecord, split: str) -> str:
     """The interval of the score of a single target, as a sentence."""
     found = run.scores.get(split)
-    entries = list(found.values()) if isinstance(found, dict) else []
-    score = _score(run, entries[0]) if len(entries) == 1 else {}
+    score = _score(run, *found.values()) if isinstance(found, dict) and len(found) == 1 else {}
     if interval := interval_of(score):
         return f"95 % interval {interval}. "
     return f"{sentence(str(score['reason']))} " if score.get("reason") else ""
@@ -289,7 +273,7 @@ _STATES = {
 
 
 def _banners(run: RunRecord) -> list[str]:
-    found = []
+    found: list[str] = []
     state, reason = str(run.status.get("state", "")), str(run.status.get("reason") or "")
     if state != "finished":
         text = _STATES.get(state, "It is not known how this run ended")
@@ -317,8 +301,7 @@ def _facts(run: RunRecord) -> dict[str, str]:
     best = "" if run.best_epoch is None else f", best {run.best_epoch:g}"
 
     def format_number(name: str, form: Callable[[float], str]) -> str:
-        value = run.number(name)
-        return "" if value is None else form(value)
+        return "" if (value := run.number(name)) is None else form(value)
 
     facts = {
         "data": run.data.get("name") or run.settings.get("data"),

@@ -96,19 +96,23 @@ def render(plot: Plot, theme: Theme) -> bytes:
     return buffer.getvalue()
 
 
-def label(axes: Axes, theme: Theme, x: str, y: str) -> None:
-    """Name the axes; a dollar sign in a user's name is not mathematics."""
+def label(
+    axes: Axes, theme: Theme, x: str, y: str, *, grid: str = "both", legend: Any = None
+) -> None:
+    """Name the axes, choose the grid ("both", "y" or "none") and add a legend with these options.
+
+    A dollar sign in a user's name is not mathematics.
+    """
+    if grid != "both":
+        axes.grid(visible=False, axis="x" if grid == "y" else "both")
     for text, set_label in ((x, axes.set_xlabel), (y, axes.set_ylabel)):
         text = "".join(letter if letter.isprintable() else " " for letter in text)
         short = text if len(text) <= 48 else f"{text[:47]}…"
         set_label(short, fontsize=FONT, color=theme.muted, parse_math=False)
-
-
-def legend(axes: Axes, theme: Theme, **options: Any) -> None:
-    """Add a legend without a frame, by default in the upper right corner."""
-    style = {"fontsize": FONT, "labelcolor": theme.text, "loc": "upper right", "handlelength": 1.2}
-    style |= {"facecolor": theme.background, "edgecolor": "none", "framealpha": 0.9, **options}
-    axes.legend(**style).set_zorder(5)
+    if legend is not None:
+        style = {"fontsize": FONT, "labelcolor": theme.text, "handlelength": 1.2, "framealpha": 0.9}
+        style |= {"facecolor": theme.background, "edgecolor": "none", "loc": "upper right"}
+        axes.legend(**(style | legend)).set_zorder(5)
 
 
 def write(axes: Axes, theme: Theme, text: str, place: tuple[Any, Any], **options: Any) -> None:
@@ -162,9 +166,7 @@ def _curves(curves: dict[str, Curve], name: str, best_epoch: Any) -> Draw:
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.yaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        label(axes, theme, "epoch", name)
-        if len(curves) > 1:
-            legend(axes, theme)
+        label(axes, theme, "epoch", name, legend={} if len(curves) > 1 else None)
 
     return draw
 
@@ -192,10 +194,10 @@ def summary_plots(summary: Mapping[str, Any], most: int) -> Iterator[Plot]:
             side = "right" if median > 0.7 else "left"
             above = {"xycoords": ("data", "axes fraction"), "ha": side, "va": "bottom"}
             write(axes, theme, f"median {median:.2f}", (median, 1), xytext=(0, 3), **above)
-            axes.grid(visible=False, axis="x")
             axes.set_xlim(0, 1)
             axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-            label(axes, theme, "similarity to the nearest training molecule", "test molecules")
+            nearest = "similarity to the nearest training molecule"
+            label(axes, theme, nearest, "test molecules", grid="y")
 
         yield Plot("similarity", "Similarity of test to train", note, draw)
 
@@ -214,17 +216,19 @@ def _label_histogram(target: Mapping[str, Any]) -> Draw:
     def draw(axes: Axes, theme: Theme) -> None:
         for name, colour, title in _split_styles(counts, theme):
             if total := counts[name].sum():
-                share = counts[name] / total
-                axes.stairs(share, edges, fill=True, color=colour, alpha=0.18)
-                axes.stairs(share, edges, color=colour, linewidth=1.4, label=title)
-        axes.grid(visible=False, axis="x")
+                _draw_steps(axes, counts[name] / total, edges, colour, title)
         if target.get("log"):
             axes.set_xscale("log")
         axes.yaxis.set_major_formatter(PercentFormatter(1))
-        label(axes, theme, in_unit(target["name"], target["unit"]), "share of the split")
-        legend(axes, theme)
+        name = in_unit(target["name"], target["unit"])
+        label(axes, theme, name, "share of the split", grid="y", legend={})
 
     return draw
+
+
+def _draw_steps(axes: Axes, share: Any, edges: np.ndarray, colour: str, title: str) -> None:
+    axes.stairs(share, edges, fill=True, color=colour, alpha=0.2)
+    axes.stairs(share, edges, color=colour, linewidth=1.4, label=title)
 
 
 def _class_shares(target: Mapping[str, Any]) -> Draw:
@@ -237,12 +241,11 @@ def _class_shares(target: Mapping[str, Any]) -> Draw:
             share = counts[name] / max(counts[name].sum(), 1)
             left = np.arange(len(names)) - 0.4 + width * (place + 0.5)
             axes.bar(left, share, 0.92 * width, color=colour, label=title)
-        axes.grid(visible=False, axis="x")
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         if len(names) <= MOST_COUNTS:
             _name_ticks(axes, names, np.arange(len(names)))
-        label(axes, theme, f"class of {target['name']}", "share of the split")
-        legend(axes, theme)
+        name = f"class of {target['name']}"
+        label(axes, theme, name, "share of the split", grid="y", legend={})
 
     return draw
 
@@ -293,8 +296,7 @@ def _regression_plots(table: TargetPredictions) -> Iterator[Plot]:
     def draw_errors(axes: Axes, theme: Theme) -> None:
         axes.hist(table.error, 41, range=(-reach, reach), color=theme.first, rwidth=0.9)
         axes.axvline(0, color=theme.second, linewidth=1, zorder=3)
-        axes.grid(visible=False, axis="x")
-        label(axes, theme, in_unit("predicted - true", unit), table.noun)
+        label(axes, theme, in_unit("predicted - true", unit), table.noun, grid="y")
 
     yield Plot("errors", "Distribution of the errors", note, draw_errors)
 
@@ -322,11 +324,9 @@ def _binary_plots(table: TargetPredictions) -> Iterator[Plot]:
             if len(found):
                 count, edges = np.histogram(found, 30, (0, 1))
                 title = f"class {table.class_name(value)}"
-                axes.stairs(count / len(found), edges, fill=True, color=colour, alpha=0.22)
-                axes.stairs(count / len(found), edges, color=colour, linewidth=1.4, label=title)
-        axes.grid(visible=False, axis="x")
-        label(axes, theme, f"predicted probability of {table.target}", "share of the class")
-        legend(axes, theme)
+                _draw_steps(axes, count / len(found), edges, colour, title)
+        name = f"predicted probability of {table.target}"
+        label(axes, theme, name, "share of the class", grid="y", legend={})
 
     accuracy = f"at the threshold 0.5, {table.scores['accuracy']:.1%} are correct"
     note = f"Predicted probabilities by true class; {accuracy}."
@@ -339,7 +339,6 @@ def _class_plots(table: TargetPredictions) -> Iterator[Plot]:
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
 
     def draw_matrix(axes: Axes, theme: Theme) -> None:
-        axes.grid(visible=False)
         axes.imshow(share, cmap=theme.ramp(), vmin=0, vmax=1, aspect="auto")
         if len(counts) <= MOST_COUNTS:
             places = np.arange(len(counts))
@@ -348,7 +347,7 @@ def _class_plots(table: TargetPredictions) -> Iterator[Plot]:
                 colour = theme.background if share[row, column] > 0.55 else theme.text
                 text = f"{counts[row, column]:,}"
                 axes.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
-        label(axes, theme, "predicted class", "true class")
+        label(axes, theme, "predicted class", "true class", grid="none")
 
     note = f"Accuracy {number(table.scores['accuracy'])}. Shade: share of the true class."
     yield Plot("confusion", "Confusion matrix", note, draw_matrix)
@@ -357,12 +356,11 @@ def _class_plots(table: TargetPredictions) -> Iterator[Plot]:
     recall = counts[classes, classes] / counts.sum(1)[classes]
 
     def draw_recall(axes: Axes, theme: Theme) -> None:
-        axes.grid(visible=False, axis="x")
         axes.bar(classes, recall, width=0.6, color=theme.first)
         axes.set_ylim(0, 1)
         if len(counts) <= MOST_COUNTS:
             _class_ticks(axes, table, classes)
-        label(axes, theme, "true class", "recall")
+        label(axes, theme, "true class", "recall", grid="y")
 
     worst = table.class_name(int(classes[np.argmin(recall)]))
     note = f"Class {worst} has the lowest recall: {recall.min():.1%} of it are found."
@@ -395,7 +393,6 @@ def _size_plots(table: TargetPredictions) -> Iterator[Plot]:
     bins = [errors[(sizes >= low) & (sizes <= high)] for low, high in ranges]
 
     def draw(axes: Axes, theme: Theme) -> None:
-        axes.grid(visible=False, axis="x")
         axes.axhline(errors.mean(), color=theme.muted, linewidth=0.8, linestyle=_DASHED)
         for place, found in enumerate(bins):
             if len(found) and graded:
@@ -408,7 +405,7 @@ def _size_plots(table: TargetPredictions) -> Iterator[Plot]:
         right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (3, 0), "va": "center"}
         right |= {"fontsize": FONT - 0.5, "color": theme.muted}
         write(axes, theme, "all", (1, errors.mean()), **right)
-        label(axes, theme, "atoms (number of molecules)", title)
+        label(axes, theme, "atoms (number of molecules)", title, grid="y")
 
     note = f"Molecules with {int(sizes.min())} to {int(sizes.max())} atoms. Dots: mean."
     if graded:

@@ -167,7 +167,15 @@ def new_model(
 
 def evaluate(model: Any, args: argparse.Namespace) -> None:
     """Prints the accuracy on a split of the task that the model was trained for."""
-    dataset = _evaluated_set(model, args)
+    for name in ("smiles", "target", "metric", "censored"):
+        if getattr(args, name) is not None:
+            raise ValueError(f"--{name} is for a model of molecules")
+    settings = settings_of_run(Path(args.model))
+    if settings is None or settings.task not in TASKS:
+        raise ValueError(f"{args.model} is not in the folder of a run, which names its task")
+    data = settings.data if args.data is None else named_files(args.data, settings.task)
+    dataset = _load_for(model, settings, args.root, data)
+    _check_samples(args.model, model, dataset.store, dataset.name)
     own, theirs = model.config.class_names, dataset.class_names
     if model.config.num_classes != len(theirs) or (own and own != theirs):
         known = f" ({', '.join(own)})" if own else ""
@@ -190,19 +198,6 @@ def evaluate(model: Any, args: argparse.Namespace) -> None:
         print(f"{len(positions):,} {dataset.noun} in {args.out}")
 
 
-def _evaluated_set(model: Any, args: argparse.Namespace) -> SequenceSet:
-    for name in ("smiles", "target", "metric", "censored"):
-        if getattr(args, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} is for a model of molecules")
-    settings = settings_of_run(Path(args.model))
-    if settings is None or settings.task not in TASKS:
-        raise ValueError(f"{args.model} is not in the folder of a run, which names its task")
-    data = settings.data if args.data is None else named_files(args.data, settings.task)
-    dataset = _load_for(model, settings, args.root, data)
-    _check_samples(args.model, model, dataset.store, dataset.name)
-    return dataset
-
-
 def _load_for(model: Any, settings: TrainConfig, root: str | None, data: str | None) -> SequenceSet:
     """A task in the words and at the image size of a model, with the files of a run or others."""
     examples = settings.examples if data == settings.data else None
@@ -214,15 +209,15 @@ def _load_for(model: Any, settings: TrainConfig, root: str | None, data: str | N
 def _check_samples(path: str, model: Any, store: SequenceStore, name: str) -> None:
     """Raises if a model does not take the samples of a store."""
     config, channels = model.config, 1 if store.vocabulary is None else None
-    fields: dict[str, tuple[Any, Any]]
+    fields: list[tuple[str, Any, Any]]
     if isinstance(model, VisionSliceformer):
         size = config.image_size
-        fields = {"shape": ((config.image_channels, size, size), store.shape)}
+        fields = [("shape", (config.image_channels, size, size), store.shape)]
     else:
-        fields = {"shape": (None, store.shape), "in_channels": (config.in_channels, channels)}
+        fields = [("shape", None, store.shape), ("in_channels", config.in_channels, channels)]
         shared = ("towers", "vocabulary", "words")
-        fields |= {field: (getattr(config, field), getattr(store, field)) for field in shared}
-    for field, (own, found) in fields.items():
+        fields += [(name, getattr(config, name), getattr(store, name)) for name in shared]
+    for field, own, found in fields:
         if own != found:
             raise ValueError(
                 f"{path} is a model of {model.takes} with {field} = {own!r:.60}, and {name} has "

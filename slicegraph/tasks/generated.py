@@ -235,11 +235,10 @@ def write_pathfinder(request: Request, folder: Path) -> None:
     """Writes images as sequences of pixels, and whether the marked ends are joined."""
     size = _SIZES[request.task]
     if request.data is not None:
-        listed = list_pathfinder(*pathfinder_files(request))
-        order, splits = read.random_order(len(listed))
+        listed, splits = read.shuffled(list_pathfinder(*pathfinder_files(request)))
         source: dict[str, Any] = {"files": f"lra_release/pathfinder{size}"}
         load = partial(_read_image, size=size)
-        sequences = read.in_parts(readable([listed[i] for i in order], load, splits, source))
+        sequences = read.in_parts(readable(listed, load, splits, source))
     else:
         count, splits, source = _generated(request, generator="pathfinder", image_size=size)
         sequences = (

@@ -197,11 +197,8 @@ def _find_images(folder: Path) -> _Images:
     ]
     ordered = (found[split] for split in SPLIT_NAMES if split in found)
     parts = [[(path, number[name]) for path, name in rows] for rows in ordered]
-    if len(parts) == 1:
-        order, splits = read.random_order(len(parts[0]))
-        return names, [parts[0][i] for i in order], splits, others
-    if len(parts) == 2:
-        return names, *read.with_valid(*parts), others
+    if len(parts) < 3:
+        return names, *(read.shuffled if len(parts) == 1 else read.with_valid)(*parts), others
     sizes = dict(zip(SPLIT_NAMES, map(len, parts), strict=True))
     return names, [row for part in parts for row in part], sizes, others
 

@@ -65,6 +65,12 @@ def random_order(count: int) -> tuple[np.ndarray, dict[str, int]]:
     return order, {name: len(part) for name, part in splits.items()}
 
 
+def shuffled(rows: Sequence[Item]) -> tuple[list[Item], dict[str, int]]:
+    """The samples in the order of `random_order`, and the size of each split."""
+    order, splits = random_order(len(rows))
+    return [rows[i] for i in order], splits
+
+
 def with_valid(train: Sequence[Item], test: Sequence[Item]) -> tuple[list[Item], dict[str, int]]:
     """Shuffles train and takes a tenth of it for valid, where train and test are given."""
     order = permutation(len(train), SEED)

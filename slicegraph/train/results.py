@@ -9,7 +9,7 @@ import numpy as np
 
 from slicegraph import __version__
 from slicegraph.metrics import TITLES, all_metrics, counted, number
-from slicegraph.models.base import CARD_MARK, versions
+from slicegraph.models.base import card_text, versions
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning
@@ -78,24 +78,17 @@ def baselines_of(dataset: Any, test: Any) -> dict[str, float]:
 
 
 def warnings_of(dataset: Any, scores: dict[str, Any], test: Any) -> list[str]:
-    """Return what makes the test scores useless or uncertain.
-
-    Args:
-        dataset: the data set.
-        scores: those of `score_splits` on the test split, by target.
-        test: the evaluation of the test split, if there is one.
-    """
+    """Return what makes the test scores of `score_splits`, by target, useless or uncertain."""
     counts = {name: each["n"] for name, each in scores.items() if each["n"]}
-    warnings = []
-    if counts and (fewest := min(counts.values())) < FEW:
-        name = min(counts, key=counts.__getitem__)
+    if not counts:
+        return []
+    warnings, name = [], min(counts, key=counts.__getitem__)
+    if (fewest := counts[name]) < FEW:
         whose = f" of {name}" if len(set(counts.values())) > 1 else ""
         warnings.append(
             f"the test split has only {counted(fewest, dataset.noun)} with a label{whose}: its "
             f"scores are uncertain{', see their intervals' if fewest > 2 else ''}"
         )
-    if not counts:
-        return warnings
     baselines, groups = baselines_of(dataset, test), dict[str, list[str]]()
     for name in dataset.task.target_names:
         weakness = _WEAKNESS[dataset.task.kind]
@@ -235,15 +228,15 @@ def model_card(record: dict[str, Any], noun: str) -> str:
         "Epoch": f"{record['epoch']}, chosen by {record['chosen_by']}",
         "Made": f"{record['date']} with {versions()}",
     }
-    table = [f"| {name} | {_cell(text)} |" for name, text in facts.items() if text]
-    scores = []
+    scores = ["| target | score | value | interval |", "|---|---|---|---|"]
     for target, found in record["scores"]["test"].items():
         for name in (name for name in found if name in TITLES):
             value = found[name]
             text = f"not defined | {value.get('reason')}"
             if value["value"] is not None:
                 text = f"{number(value['value'])} | {interval(value)}"
-            scores.append(f"| {_cell(target)} | {TITLES[name]} | {text} |")
+            title = " ".join(target.replace("|", "\\|").split())
+            scores.append(f"| {title} | {TITLES[name]} | {text} |")
     use = ['import slicegraph\nmodel = slicegraph.load("model")  # this folder']
     use += ['model.predict(["CCO", "c1ccccc1"])'] if noun == "molecules" else ["model.predict"]
     limits = [
@@ -253,15 +246,8 @@ def model_card(record: dict[str, Any], noun: str) -> str:
     ]
     if record["standardize"]:
         limits.insert(0, "- `predict` changes molecules by the same steps as in training.")
-    lines = [f"# {targets} from {data['name']}", "", "| | |", "|---|---|", *table, ""]
-    lines += ["## Test scores", "", "| target | score | value | interval |", "|---|---|---|---|"]
-    lines += [*scores, "", "## Use", "", "```python", *use, "```", "", "## Limits", "", *limits]
-    lines += ["", CARD_MARK]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    sections = {"Test scores": scores, "Use": ["```python", *use, "```"], "Limits": limits}
+    return card_text(f"{targets} from {data['name']}", facts, sections)
 
 
 def _plain(value: Any) -> str:

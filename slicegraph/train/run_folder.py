@@ -33,25 +33,15 @@ _CONFIG, _STATUS, _MOLECULES = "config.yaml", "status.json", "molecules.npz"
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a finished run.
+    """The result of a finished run."""
 
-    Args:
-        folder: the folder of the run.
-        model: the folder of the best model.
-        metric: the title of the metric, such as "MAE".
-        unit: the unit of the targets.
-        test: the metric on the test split; None if its labels are not known.
-        valid: the metric on the validation split.
-        metrics: everything in metrics.json.
-    """
-
-    folder: Path
-    model: Path
-    metric: str
-    unit: str
-    test: float | None
-    valid: float | None
-    metrics: dict[str, Any]
+    folder: Path  # of the run
+    model: Path  # the folder of the best model
+    metric: str  # the title of the metric, such as "MAE"
+    unit: str  # of the targets
+    test: float | None  # the metric on the test split; None if its labels are not known
+    valid: float | None  # the metric on the validation split
+    metrics: dict[str, Any]  # everything in metrics.json
 
     def __str__(self) -> str:
         return headline(self.metrics)
@@ -99,10 +89,7 @@ class RunFolder:
     @property
     def state(self) -> str:
         """ "running", "finished", "stopped" or "failed"."""
-        try:
-            return json.loads((self.path / _STATUS).read_text("utf-8"))["state"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return "running"
+        return _read_json(self.path / _STATUS).get("state", "running")
 
     def set_state(self, state: str, reason: str = "") -> None:
         self.write(_STATUS, {"state": state, "reason": reason})
@@ -127,7 +114,8 @@ class RunFolder:
     def write_data_card(self, dataset: Any, unit: str) -> None:
         """Write data.json, a description of the data set."""
         task, card = dataset.task, shipped_folder(dataset.name) / "README.md"
-        shipped = not dataset.name.startswith(FILE_PREFIX) and card.is_file()
+        own, file = dataset.name.startswith(FILE_PREFIX), dataset.name.removeprefix(FILE_PREFIX)
+        shipped = not own and card.is_file()
         content = {
             "name": dataset.name,
             "task": task.kind,
@@ -138,9 +126,7 @@ class RunFolder:
             "class_names": class_names(dataset),
             "splits": {name: len(part) for name, part in dataset.splits.items()},
             "source": dataset.source,
-            "path": str(Path(dataset.name.removeprefix(FILE_PREFIX)).expanduser().absolute())
-            if dataset.name.startswith(FILE_PREFIX)
-            else "",
+            "path": str(Path(file).expanduser().absolute()) if own else "",
             "split": getattr(dataset, "split", ""),
             "card": card.read_text("utf-8") if shipped else "",
             "summary": getattr(dataset, "summary", None),
@@ -152,9 +138,7 @@ class RunFolder:
 
         Otherwise molecules that it was trained on could be among those that it is tested on.
         """
-        try:
-            before = json.loads((self.path / "data.json").read_text("utf-8"))
-        except (OSError, ValueError):
+        if not (before := _read_json(self.path / "data.json")):
             return False
         known = molecules_of_run(self.path) or {}
         sizes = {name: len(part) for name, part in dataset.splits.items()}
@@ -226,11 +210,7 @@ def settings_of_run(model: str | Path) -> TrainConfig | None:
 
 def metrics_of_run(model: str | Path) -> dict[str, Any]:
     """The content of metrics.json of the run that a model belongs to; empty if it has none."""
-    path = _file_of_run(model, "metrics.json")
-    try:
-        return {} if path is None else dict(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return {}
+    return _read_json(_file_of_run(model, "metrics.json"))
 
 
 def molecules_of_run(model: str | Path) -> dict[str, np.ndarray] | None:
@@ -256,6 +236,15 @@ def molecules_of_run(model: str | Path) -> dict[str, np.ndarray] | None:
         raise ValueError(f"{path} is damaged ({error}); {remedy}") from None
 
 
+def _read_json(path: Path | None) -> dict[str, Any]:
+    """The content of a JSON file; empty if it is missing or damaged."""
+    try:
+        found = {} if path is None else json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        found = {}
+    return found if isinstance(found, dict) else {}
+
+
 def _file_of_run(model: str | Path, name: str) -> Path | None:
     """The file with this name of the run that a model belongs to."""
     model = Path(model)
@@ -267,17 +256,12 @@ def _file_of_run(model: str | Path, name: str) -> Path | None:
 
 def data_path_of_run(model: str | Path) -> str | None:
     """The data of the run that a model belongs to; a table where it was when the run began."""
-    settings = settings_of_run(model)
-    if settings is None or not settings.is_table:
-        return None if settings is None else settings.data
-    path = _file_of_run(model, "data.json")
-    if Path((settings.data or "").removeprefix(FILE_PREFIX)).expanduser().is_file() or path is None:
-        return settings.data
-    try:
-        before = json.loads(path.read_text("utf-8")).get("path")
-    except (OSError, ValueError):
-        before = None
-    return f"{FILE_PREFIX}{before}" if before and Path(before).is_file() else settings.data
+    if (settings := settings_of_run(model)) is None:
+        return None
+    before = _read_json(_file_of_run(model, "data.json")).get("path")
+    found = Path((settings.data or "").removeprefix(FILE_PREFIX)).expanduser().is_file()
+    moved = settings.is_table and not found and before and Path(before).is_file()
+    return f"{FILE_PREFIX}{before}" if moved else settings.data
 
 
 def root_of_run(model: str | Path) -> str | None:
