@@ -1,6 +1,7 @@
 """Batches: the laws of an epoch, PyG's own batches, and a loader that leaves nothing out."""
 
 import copy
+import io
 import pickle
 import random
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.small_store import chain, random_graph, write_store
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
 
 from slicegraph.data.batch import SizeGroupedBatchSampler, collate, molecule_loader
@@ -267,6 +269,86 @@ def test_every_tensor_moves_with_the_batch(few: MoleculeStore) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a CUDA device pins memory")
 def test_every_tensor_is_pinned_with_the_batch(few: MoleculeStore) -> None:
     assert all(value.is_pinned() for _, value in collate(few, [0, 2]).pin_memory())
+
+
+class Copies(TorchDispatchMode):
+    """Counts the copies of tensors to another device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.overloadpacket is torch.ops.aten._to_copy
+        return func(*args, **(kwargs or {}))
+
+
+class TensorCounter(pickle.Pickler):
+    """Counts the tensors that it writes."""
+
+    count = 0
+
+    def reducer_override(self, value: object) -> object:
+        self.count += isinstance(value, torch.Tensor)
+        return NotImplemented
+
+
+def sent(batch: Batch) -> Batch:
+    """The batch as another process gets it, which must be as one tensor."""
+    file = io.BytesIO()
+    pickler = TensorCounter(file)
+    pickler.dump(batch)
+    assert pickler.count == 1
+    return pickle.loads(file.getvalue())
+
+
+def storages(batch: Batch) -> set[int]:
+    return {value.untyped_storage().data_ptr() for _, value in batch}
+
+
+def test_a_batch_is_sent_pinned_and_moved_as_one_tensor(
+    few: MoleculeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = collate(few, [3, 0, 4])
+    batch = sent(sent(collate(few, [3, 0, 4])))
+    assert_same_graph(batch, expected)
+    assert len(storages(batch)) == 1
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    before = storages(batch)
+    pinned = batch.pin_memory()
+    assert len(storages(pinned)) == 1
+    assert storages(pinned) != before
+    assert_same_graph(pinned, expected)
+    assert_same_graph(pinned[1], expected[1])
+    for one in (pinned, collate(few, [3, 0, 4])):
+        with Copies() as copies:
+            moved = one.to("meta", non_blocking=True)
+        assert copies.count == 1
+        shapes = {name: (value.shape, value.dtype) for name, value in expected}
+        assert {name: (value.shape, value.dtype) for name, value in moved} == shapes
+
+
+def test_a_buffer_follows_changes_of_the_batch(few: MoleculeStore, monkeypatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    batch = sent(collate(few, [3, 0]))
+    batch.x = batch.x + 1
+    batch.index.add_(5)
+    batch.extra, batch.limit = torch.arange(3.0), 7
+    del batch.out_degree
+    expected = copy.deepcopy(batch)
+    found = sent(batch.pin_memory())
+    assert found.limit == 7
+    del found.limit, expected.limit
+    assert_same_graph(found, expected)
+
+
+def test_what_no_buffer_holds_is_left_to_pyg(few: MoleculeStore) -> None:
+    batch = collate(few, [3, 0])
+    batch.names, batch.weight = ["a", "b"], torch.ones(2, requires_grad=True)
+    found = pickle.loads(pickle.dumps(batch))
+    assert found.names == ["a", "b"]
+    assert found.weight.requires_grad
+    assert batch.to("meta").weight.is_meta
 
 
 def through_pickle(batch: Batch) -> Batch:
