@@ -233,8 +233,10 @@ class FlatBatch(Batch):
 
     def to(self, device: Any, *names: str, non_blocking: bool = False) -> Any:
         """Move all attributes in one copy, or only those with the given names."""
-        flat = None if names or not isinstance(device, str | int | torch.device) else self._packed()
-        if flat is None or flat.buffer.device == torch.device(device):
+        is_device = isinstance(device, str | int | torch.device)
+        stays = names or not is_device or self.ptr.device == torch.device(device)
+        flat = None if stays else self._packed()
+        if flat is None:
             return super().to(device, *names, non_blocking=non_blocking)  # type: ignore[misc]
         return self._hold(flat._replace(buffer=flat.buffer.to(device, non_blocking=non_blocking)))
 
