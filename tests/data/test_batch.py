@@ -212,11 +212,16 @@ def few(tmp_path: Path, request: pytest.FixtureRequest) -> MoleculeStore:
     return store.with_labels(store.labels, np.arange(10, dtype=np.int8).reshape(5, 2) % 3 - 1)
 
 
+def tensors(graph: Data) -> dict[str, torch.Tensor]:
+    """The attributes, but for the text and the integer among them."""
+    return {name: value for name, value in graph if name not in ("smiles", "max_nodes")}
+
+
 def assert_same_graph(actual: Data, expected: Data) -> None:
-    assert set(actual.keys()) == set(expected.keys()) - {"smiles"}
-    for name in actual.keys():  # noqa: SIM118
-        value = expected[name]
-        assert torch.equal(actual[name], value.to(actual[name].dtype)), name
+    found, wanted = tensors(actual), tensors(expected)
+    assert found.keys() == wanted.keys()
+    for name, value in found.items():
+        assert torch.equal(value, wanted[name].to(value.dtype)), name
 
 
 @pytest.mark.parametrize("encode", [None, StructuralEncoding(), StructuralEncoding(3, 2)])
@@ -248,7 +253,7 @@ def test_without_pygs_private_names_pyg_makes_the_batch(
 
 def test_numbers_are_small(few: MoleculeStore) -> None:
     batch = collate(few, [0, 1, 2])
-    dtypes = {name: str(batch[name].dtype).removeprefix("torch.") for name in batch.keys()}  # noqa: SIM118
+    dtypes = {name: str(x.dtype).removeprefix("torch.") for name, x in tensors(batch).items()}
     assert dtypes.pop("y", "float32") == "float32"
     assert dtypes.pop("bound", "int8") == "int8"
     assert dtypes == {
@@ -263,12 +268,13 @@ def test_index_counts_in_the_whole_store(few: MoleculeStore) -> None:
 
 
 def test_every_tensor_moves_with_the_batch(few: MoleculeStore) -> None:
-    assert all(value.is_meta for _, value in collate(few, [0, 2]).to("meta"))
+    assert all(value.is_meta for value in tensors(collate(few, [0, 2]).to("meta")).values())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a CUDA device pins memory")
 def test_every_tensor_is_pinned_with_the_batch(few: MoleculeStore) -> None:
-    assert all(value.is_pinned() for _, value in collate(few, [0, 2]).pin_memory())
+    pinned = tensors(collate(few, [0, 2]).pin_memory())
+    assert all(value.is_pinned() for value in pinned.values())
 
 
 class Copies(TorchDispatchMode):
@@ -303,7 +309,7 @@ def sent(batch: Batch) -> Batch:
 
 
 def storages(batch: Batch) -> set[int]:
-    return {value.untyped_storage().data_ptr() for _, value in batch}
+    return {value.untyped_storage().data_ptr() for value in tensors(batch).values()}
 
 
 def test_a_batch_is_sent_pinned_and_moved_as_one_tensor(
@@ -324,8 +330,10 @@ def test_a_batch_is_sent_pinned_and_moved_as_one_tensor(
         with Copies() as copies:
             moved = one.to("meta", non_blocking=True)
         assert copies.count == 1
-        shapes = {name: (value.shape, value.dtype) for name, value in expected}
-        assert {name: (value.shape, value.dtype) for name, value in moved} == shapes
+        found, wanted = tensors(moved), tensors(expected)
+        assert found.keys() == wanted.keys()
+        assert all(found[name].shape == value.shape for name, value in wanted.items())
+        assert all(found[name].dtype == value.dtype for name, value in wanted.items())
 
 
 def test_a_buffer_follows_changes_of_the_batch(few: MoleculeStore, monkeypatch) -> None:
@@ -333,12 +341,11 @@ def test_a_buffer_follows_changes_of_the_batch(few: MoleculeStore, monkeypatch) 
     batch = sent(collate(few, [3, 0]))
     batch.x = batch.x + 1
     batch.index.add_(5)
-    batch.extra, batch.limit = torch.arange(3.0), 7
+    batch.extra, batch.max_nodes = torch.arange(3.0), 77
     del batch.out_degree
     expected = copy.deepcopy(batch)
     found = sent(batch.pin_memory())
-    assert found.limit == 7
-    del found.limit, expected.limit
+    assert found.max_nodes == 77
     assert_same_graph(found, expected)
 
 
@@ -365,7 +372,7 @@ def test_copies_of_a_batch_still_separate(
 
 
 def test_changing_a_batch_leaves_the_store_alone(few: MoleculeStore) -> None:
-    for _, value in collate(few, slice(None)):
+    for value in tensors(collate(few, slice(None))).values():
         value.zero_()
     assert few[4].index.tolist() == [4]
     assert few[2].x.tolist() == GRAPHS[2][0]
@@ -398,8 +405,8 @@ def forty(tmp_path_factory: pytest.TempPathFactory) -> MoleculeStore:
 
 def assert_same_batches(actual: list[Batch], expected: list[Batch]) -> None:
     for one, other in zip(actual, expected, strict=True):
-        assert set(one.keys()) == set(other.keys())
-        assert all(torch.equal(value, other[name]) for name, value in one)
+        assert_same_graph(one, other)
+        assert one.max_nodes == other.max_nodes == int(other.ptr.diff().max())
 
 
 @pytest.mark.parametrize(
