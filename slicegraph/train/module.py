@@ -95,7 +95,7 @@ class TrainingModule(pl.LightningModule):
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
-        if config.compile:
+        if is_compiled(config, self.trainer.strategy.root_device.type):
             self._score = torch.compile(self._score, dynamic=True)
         self._ready = True
 
@@ -199,6 +199,16 @@ class TrainingModule(pl.LightningModule):
             "model": {"model": type(self.model).__name__, **asdict(self.model.config)},
             "train": asdict(self.config),
         }
+
+
+def is_compiled(config: TrainConfig, device_type: str) -> bool:
+    """Whether a run compiles its model: by default on a GPU, where it saves launches.
+
+    Adversarial noise is added by a hook, with which a model would be compiled again at each step.
+    """
+    if config.compile is None:
+        return device_type == "cuda" and not config.flag_steps
+    return config.compile
 
 
 def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:
