@@ -13,7 +13,7 @@ from slicegraph.data.batch import FlatBatch, _BatchesOfStore
 from slicegraph.train import TrainConfig
 from slicegraph.train.callbacks import RunCheckpoint
 from slicegraph.train.machine import fast_products
-from slicegraph.train.module import BadLoss, LabelMean, StepLosses
+from slicegraph.train.module import BadLoss, LabelMean, StepLosses, TrainingModule
 
 
 @pytest.fixture
@@ -123,6 +123,22 @@ def test_the_mean_over_labels_scales_all_gradients(monkeypatch, known):
     mean.finish(weights)
     assert weights[0].grad.tolist() == [1.0, 1.0]
     assert weights[1].grad is None
+
+
+@pytest.mark.parametrize(("precision", "fused"), [("bf16-mixed", True), ("16-mixed", False)])
+def test_gradients_are_clipped_for_a_fused_optimizer_too(monkeypatch, precision, fused):
+    facts = types.SimpleNamespace(total_steps=10)
+    monkeypatch.setattr(TrainingModule, "data", facts)
+    module = TrainingModule(TrainConfig(precision=precision, lr=0.1, warmup_steps=0))
+    module.model = torch.nn.Linear(2, 2)
+    optimizer = module.configure_optimizers()["optimizer"]
+    assert optimizer.defaults["fused"] == fused
+    for clip, expected in ((None, 10.0), (20.0, 10.0), (5.0, 5.0)):
+        module.model.weight.grad = torch.full((2, 2), 4.0)
+        module.model.bias.grad = torch.tensor([0.0, 6.0])  # 4 * 16 + 36 = 10 * 10
+        module.configure_gradient_clipping(optimizer, clip)
+        norms = [parameter.grad.norm() for parameter in module.model.parameters()]
+        assert torch.stack(norms).norm().item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_gpu_multiplies_float32_in_tf32_inside_of_a_run():
