@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ class TrainingModule(pl.LightningModule):
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
-        if is_compiled(config, self.trainer.strategy.root_device.type):
+        if compiles(config, self.trainer.strategy.root_device):
             self._score = torch.compile(self._score, dynamic=True)
         self._ready = True
 
@@ -201,14 +202,15 @@ class TrainingModule(pl.LightningModule):
         }
 
 
-def is_compiled(config: TrainConfig, device_type: str) -> bool:
-    """Whether a run compiles its model: by default on a GPU, where it saves launches.
+def compiles(config: TrainConfig, device: torch.device) -> bool:
+    """Return whether to compile the model: as asked for, or where a launch costs most.
 
-    Adversarial noise is added by a hook, with which a model would be compiled again at each step.
+    Adversarial noise is added by a hook, with which it would be compiled again at each step.
     """
-    if config.compile is None:
-        return device_type == "cuda" and not config.flag_steps
-    return config.compile
+    if config.compile is not None:
+        return config.compile
+    has_backend = find_spec("triton") is not None
+    return device.type == "cuda" and has_backend and not config.flag_steps
 
 
 def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:

@@ -16,7 +16,6 @@ from slicegraph.models import load
 from slicegraph.train import TrainConfig
 from slicegraph.train.data import MoleculeRunData
 from slicegraph.train.machine import ddp, freed_memory_kept
-from slicegraph.train.module import is_compiled
 
 LARGE = 192 << 20
 needs_glibc = pytest.mark.skipif(
@@ -69,20 +68,6 @@ def test_bf16_on_the_cpu_is_near_float32(plain, tmp_path):
     run = trained(tmp_path, precision="bf16-mixed")
     assert 0 < distance(run, plain) < 0.02
     assert all(value.dtype != torch.bfloat16 for value in weights(run).values())
-
-
-@pytest.mark.parametrize(
-    ("settings", "device", "expected"),
-    [
-        ({}, "cpu", False),
-        ({}, "cuda", True),
-        ({"flag_steps": 1}, "cuda", False),
-        ({"compile": False}, "cuda", False),
-        ({"compile": True}, "cpu", True),
-    ],
-)
-def test_a_model_is_compiled_on_a_gpu(settings, device, expected):
-    assert is_compiled(TrainConfig(**settings), device) == expected
 
 
 @pytest.mark.slow
