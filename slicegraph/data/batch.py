@@ -236,11 +236,11 @@ class FlatBatch(Batch):
 
     def to(self, device: Any, *names: str, non_blocking: bool = False) -> Any:
         """Move all attributes in one copy, or only those with the given names."""
-        is_device = isinstance(device, str | int | torch.device)
-        stays = names or not is_device or self.ptr.device == torch.device(device)
-        flat = None if stays else self._packed()
+        flat = None
+        if not names and isinstance(device, str | int | torch.device):
+            flat = self._packed(torch.device(device))
         if flat is None:
-            return super().to(device, *names, non_blocking=non_blocking)  # type: ignore[misc]
+            return super().to(device, *names, non_blocking=non_blocking)
         return self._hold(flat._replace(buffer=flat.buffer.to(device, non_blocking=non_blocking)))
 
     def cuda(self, device: Any = None, *names: str, non_blocking: bool = False) -> Any:
@@ -251,7 +251,7 @@ class FlatBatch(Batch):
         """Copy all attributes to page-locked memory at once, or those with the given names."""
         flat = None if names else self._packed()
         if flat is None:
-            return super().pin_memory(*names)  # type: ignore[misc]
+            return super().pin_memory(*names)
         return self._hold(flat._replace(buffer=flat.buffer.pin_memory()))
 
     def __reduce__(self) -> Any:
@@ -280,10 +280,10 @@ class FlatBatch(Batch):
                 return None, plain
         return (tensors if len({value.device for value in tensors.values()}) == 1 else None), plain
 
-    def _packed(self) -> _Flat | None:
-        """Return the buffer of the attributes as they are now."""
+    def _packed(self, target: torch.device | None = None) -> _Flat | None:
+        """Return the buffer of the attributes as they are now; None if they are on the target."""
         tensors, _ = self._split()
-        if tensors is None:
+        if tensors is None or next(iter(tensors.values())).device == target:
             return None
         known = vars(self._store).get(_BUFFER)
         if known is not None and known.holds(tensors):
@@ -293,7 +293,7 @@ class FlatBatch(Batch):
     def _hold(self, flat: _Flat) -> "FlatBatch":
         for name, value in flat.views().items():
             self[name] = value
-        vars(self._store)[_BUFFER] = flat
+        setattr(self, _BUFFER, flat)
         return self
 
 
@@ -313,7 +313,7 @@ def _arrived(bases: Any, flat: _Flat, names: dict[Any, Any], plain: dict[str, An
     # The attributes are in front: only that part of the buffer is pinned and moved.
     places = {key[1]: place for key, place in flat.places.items() if not key[0]}
     end = min((place[2] for key, place in flat.places.items() if key[0]), default=None)
-    vars(batch._store)[_BUFFER] = _Flat(flat.buffer[:end], places)
+    setattr(batch, _BUFFER, _Flat(flat.buffer[:end], places))
     return batch
 
 

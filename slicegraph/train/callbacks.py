@@ -263,7 +263,8 @@ class LogTable(Callback):
         samples, losses = batch.num_graphs * trainer.world_size, self._losses
         self._add(*losses.take(), seconds, samples)
         self.seconds, self.samples = self.seconds + seconds, self.samples + samples
-        if losses.step >= 0 and (losses.step + 1) % trainer.log_every_n_steps == 0:
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if losses.step >= 0 and (losses.step + 1) % every == 0:
             for logger in trainer.loggers:  # Lightning's `log` would wait for the device
                 logger.log_metrics({"train_loss": losses.mean}, losses.step)
         if self._bar is not None and not self._bar.disable:
