@@ -91,6 +91,24 @@ def test_the_values_are_those_of_the_model():
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
 
 
+@pytest.mark.parametrize("fields", [{}, {"walk_length": 3}, {"mixer": "sort"}], ids=str)
+def test_batches_are_encoded_on_the_cpu_and_values_are_read_once(monkeypatch, fields):
+    model, seen, read = small_model(**fields), [], []
+    score, cpu = type(model).score, torch.Tensor.cpu
+    monkeypatch.setattr(
+        type(model), "score", lambda self, batch: seen.append(batch.keys()) or score(self, batch)
+    )
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: read.append(len(self)) or cpu(self))
+    model.predict(MOLECULES, batch_size=4)
+    assert len(seen) == 3
+    assert read == [len(MOLECULES)]
+    names = set() if "mixer" in fields else {"pair_distance", "pair_path"}
+    names |= {"pair_walk"} if "walk_length" in fields else set()
+    wanted = {"pair_distance", "pair_path", "pair_walk"}
+    assert all(set(keys) & wanted == names for keys in seen)
+    assert model.predict([]).shape == (0,)
+
+
 @pytest.mark.parametrize(
     ("settings", "shape"),
     [

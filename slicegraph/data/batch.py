@@ -1,8 +1,9 @@
 """From a store to the batches that a model takes: sampler, collate and loader."""
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from slicegraph.data.store import Indices, MoleculeArrays, MoleculeData, Molecul
 from slicegraph.transforms import StructuralEncoding
 
 ENCODING = StructuralEncoding()  # of a batch by default: Graphormer's distances and paths
+_ALIGNMENT = 64  # bytes: the tensors of a flat buffer begin at multiples of it
 
 
 class SizeGroupedBatchSampler(Sampler[list[int]]):
@@ -150,7 +152,7 @@ def collate(
 
     It is what ``Batch.from_data_list([store[i] for i in indices])`` gives, less the ``smiles`` and
     with features of one byte, made all at once: it separates (``batch[0]``), moves and is pinned
-    like any other.
+    like any other, all tensors together as in :class:`FlatBatch`.
 
     Args:
         store: the molecules.
@@ -166,12 +168,14 @@ def collate(
         - y: ``[B, L]``, float32, NaN where there is no label; absent if the store has no labels.
         - bound: ``[B, L]``, int8, as :attr:`MoleculeStore.bounds`; absent if the store has none.
         - index: ``[B]``, int64, the positions in the whole store.
+        - max_nodes: a Python integer, the atoms of the largest molecule: on a GPU a model needs it
+          to pad without waiting.
         - pair_distance: ``[P]``, uint8, pair_path: ``[P, hops]``, int16, in_degree, out_degree:
           ``[T]``, int16, as in :class:`slicegraph.transforms.StructuralEncoding`.
 
     Example:
         >>> collate(MoleculeStore("dataset/mini"), [3, 1, 4])
-        MoleculeDataBatch(x=[26, 9], edge_index=[2, 52], ..., out_degree=[26])
+        MoleculeDataFlatBatch(x=[26, 9], edge_index=[2, 52], ..., out_degree=[26])
     """
     arrays = store.batch(indices)
     if len(arrays.index) == 0:
@@ -181,7 +185,136 @@ def collate(
     else:
         view = store[indices]
         batch = Batch.from_data_list([view[i] for i in range(len(view))], exclude_keys=["smiles"])
+    batch.max_nodes = int(np.diff(arrays.ptr).max())
     return batch if encode is None else encode(batch)
+
+
+class _Flat(NamedTuple):
+    """Tensors as views of one buffer of bytes."""
+
+    buffer: Tensor  # [bytes] uint8
+    places: dict[Any, tuple[torch.dtype, tuple[int, ...], int]]  # type, shape and first byte
+
+    @classmethod
+    def of(cls, tensors: dict[Any, Tensor]) -> "_Flat":
+        places, end = {}, 0
+        for key, value in tensors.items():
+            places[key] = (value.dtype, tuple(value.shape), end)
+            end += -(-value.nbytes // _ALIGNMENT) * _ALIGNMENT
+        found = cls(torch.empty(end, dtype=torch.uint8), places)
+        for key, view in found.views().items():
+            view.copy_(tensors[key])
+        return found
+
+    def views(self) -> dict[Any, Tensor]:
+        found = {}
+        for key, (dtype, shape, first) in self.places.items():
+            size = math.prod(shape) * dtype.itemsize
+            found[key] = self.buffer[first : first + size].view(dtype).view(shape)
+        return found
+
+    def holds(self, tensors: dict[Any, Tensor]) -> bool:
+        """Return whether these tensors are its views, all of them."""
+        start = self.buffer.data_ptr()
+        return tensors.keys() == self.places.keys() and all(
+            (value.dtype, tuple(value.shape)) == self.places[key][:2]
+            and (value.numel() == 0 or value.data_ptr() == start + self.places[key][2])
+            and value.is_contiguous()
+            for key, value in tensors.items()
+        )
+
+
+class FlatBatch(Batch):
+    """A PyG ``Batch`` that is sent by a process, pinned and moved to a device as one tensor.
+
+    A batch of molecules has a dozen tensors, and as many again for separating it. Each of them
+    would be a file between two processes, and a copy on the way to a GPU. So they are put into one
+    buffer of bytes there, and those that arrive are views of it; an attribute that was changed
+    since is put into a new buffer. A batch that the buffer cannot hold, with other objects than
+    tensors and plain values or with tensors that need a gradient, is treated by PyG.
+    """
+
+    def to(self, device: Any, *names: str, non_blocking: bool = False) -> Any:
+        """Move all attributes in one copy, or only those with the given names."""
+        flat = None
+        if not names and isinstance(device, str | int | torch.device):
+            flat = self._packed(torch.device(device))
+        if flat is None:
+            return super().to(device, *names, non_blocking=non_blocking)
+        return self._hold(flat._replace(buffer=flat.buffer.to(device, non_blocking=non_blocking)))
+
+    def cuda(self, device: Any = None, *names: str, non_blocking: bool = False) -> Any:
+        """Move to a CUDA device, as :meth:`to`."""
+        return self.to("cuda" if device is None else device, *names, non_blocking=non_blocking)
+
+    def pin_memory(self, *names: str) -> Any:
+        """Copy all attributes to page-locked memory at once, or those with the given names."""
+        flat = None if names else self._packed()
+        if flat is None:
+            return super().pin_memory(*names)
+        return self._hold(flat._replace(buffer=flat.buffer.pin_memory()))
+
+    def __reduce__(self) -> Any:
+        attributes, plain = self._split()
+        if attributes is None:
+            return super().__reduce__()
+        parts = ("", attributes), ("slice", self._slice_dict), ("inc", self._inc_dict)
+        tensors = {(kind, name): value for kind, part in parts for name, value in part.items()}
+        # A tensor with several names is sent once, under the first.
+        first: dict[int, tuple[str, str]] = {}
+        names = {key: first.setdefault(id(value), key) for key, value in tensors.items()}
+        flat = _Flat.of({key: tensors[key] for key in first.values()})
+        return _arrived, (type(self).__bases__, flat, names, plain)
+
+    def _split(self) -> tuple[dict[str, Tensor] | None, dict[str, Any]]:
+        """Return the attributes that are tensors, None if no buffer can hold them, and the rest."""
+        hidden = vars(self._store)
+        plain = {name: hidden[name] for name in hidden if name not in _NOT_PLAIN}
+        tensors: dict[str, Tensor] = {}
+        for name, value in self._store.items():
+            if type(value) is Tensor and value.layout == torch.strided and not value.requires_grad:
+                tensors[name] = value
+            elif value is None or type(value) in (bool, int, float, str):
+                plain[name] = value
+            else:
+                return None, plain
+        return (tensors if len({value.device for value in tensors.values()}) == 1 else None), plain
+
+    def _packed(self, target: torch.device | None = None) -> _Flat | None:
+        """Return the buffer of the attributes as they are now; None if they are on the target."""
+        tensors, _ = self._split()
+        if tensors is None or next(iter(tensors.values())).device == target:
+            return None
+        known = vars(self._store).get(_BUFFER)
+        if known is not None and known.holds(tensors):
+            return known
+        return _Flat.of(tensors) if next(iter(tensors.values())).is_cpu else None
+
+    def _hold(self, flat: _Flat) -> "FlatBatch":
+        for name, value in flat.views().items():
+            self[name] = value
+        setattr(self, _BUFFER, flat)
+        return self
+
+
+_BUFFER = "_flat"
+_NOT_PLAIN = ("_mapping", "_parent", "_slice_dict", "_inc_dict", _BUFFER)
+
+
+def _arrived(bases: Any, flat: _Flat, names: dict[Any, Any], plain: dict[str, Any]) -> FlatBatch:
+    """Return a batch whose tensors are views of the buffer that was sent."""
+    batch, views = bases[0](_base_cls=bases[1]), flat.views()
+    tables: dict[str, dict[str, Tensor]] = {"": {}, "slice": {}, "inc": {}}
+    for (kind, name), first in names.items():
+        tables[kind][name] = views[first]
+    for name, value in (tables[""] | plain).items():
+        setattr(batch, name, value)
+    batch._slice_dict, batch._inc_dict = tables["slice"], tables["inc"]
+    # The attributes are in front: only that part of the buffer is pinned and moved.
+    places = {key[1]: place for key, place in flat.places.items() if not key[0]}
+    end = min((place[2] for key, place in flat.places.items() if key[0]), default=None)
+    setattr(batch, _BUFFER, _Flat(flat.buffer[:end], places))
+    return batch
 
 
 @lru_cache
@@ -203,7 +336,7 @@ def _joined(arrays: MoleculeArrays) -> Batch:
     if arrays.bound is not None:
         slices["bound"] = each
     graph_of_atom = torch.from_numpy(np.arange(len(ptr) - 1).repeat(np.diff(arrays.ptr)))
-    batch = Batch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
+    batch = FlatBatch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
     zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)
     batch._num_graphs = len(ptr) - 1
     batch._slice_dict = slices
@@ -216,7 +349,7 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
 
     Example:
         >>> collate_graphs([read_smiles("CCO"), read_smiles("C")])
-        Data(x=[4, 9], edge_index=[2, 4], edge_attr=[4, 3], ptr=[3])
+        Data(x=[4, 9], edge_index=[2, 4], edge_attr=[4, 3], ptr=[3], max_nodes=3)
     """
     if not graphs:
         raise ValueError("collate_graphs: there are no graphs, expected at least one")
@@ -228,6 +361,7 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
         edge_index=torch.from_numpy(np.concatenate(numbered, axis=1)),
         edge_attr=torch.from_numpy(np.concatenate([features for _, features in edges])),
         ptr=torch.from_numpy(ptr),
+        max_nodes=int(np.diff(ptr).max()),
     )
 
 

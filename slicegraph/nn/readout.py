@@ -11,6 +11,7 @@ from torch_geometric.utils import segment
 
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, gather_rows
+from slicegraph.ops.layout import can_read
 from slicegraph.ops.sort import sort_columns
 
 
@@ -97,25 +98,48 @@ class SliceSortAggregation(aggr.MultiAggregation):
         out = out.movedim((0, 1), (dim, dim + 1))
         return out.flatten(dim + 1, dim + 2) if dim + 2 < out.dim() else out
 
+    def of_dense(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Aggregates dense sets ``[B, N, C]`` with ``lengths`` ``[B]`` to ``[B, k, C]``."""
+        return _quantiles_of_dense(x, lengths, self.k)
+
     def _interpolate(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """Reads sorted, packed rows at the k quantiles of each set: `[num_sets, k, C]`."""
         sizes = ptr.diff().unsqueeze(-1)
         if rows.shape[0] == 0:
             return rows.new_zeros(sizes.shape[0], self.k, rows.shape[1])
-        # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
-        first, parts = (0, self.k - 1) if self.k > 1 else (1, 2)
-        steps = torch.arange(first, first + self.k, device=rows.device)
-        ranks = (sizes - 1).clamp(min=0) * steps
-        below = (ptr[:-1].unsqueeze(-1) + ranks // parts).clamp(max=rows.shape[0] - 1)
-        weight = (ranks % parts / parts).to(rows.dtype)
+        below, above, weight = _ranks(sizes, self.k, rows.dtype)
         low, high = (
             rows.index_select(0, at.flatten()).view(*at.shape, rows.shape[1])
-            for at in (below, below + (ranks % parts > 0))
+            for at in ((ptr[:-1, None] + x).clamp(max=rows.shape[0] - 1) for x in (below, above))
         )
         return torch.where(sizes.unsqueeze(-1) > 0, low.lerp(high, weight.unsqueeze(-1)), 0)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(k={self.k})"
+
+
+def _quantiles_of_dense(x: Tensor, lengths: Tensor | None, k: int) -> Tensor:
+    rows = sort_columns(x, lengths, None, descending=False, return_indices=False)
+    if lengths is None:
+        lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
+    below, above, weight = _ranks(lengths.unsqueeze(-1), k, x.dtype)
+    low, high = (
+        rows.gather(1, at.clamp(max=x.shape[1] - 1).unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        for at in (below, above)
+    )
+    out = low.lerp(high, weight.unsqueeze(-1))
+    return torch.where(lengths.view(-1, 1, 1) > 0, out, 0)
+
+
+def _ranks(sizes: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of a set around each of k quantiles, and the weight of the second: `[B, k]` each,
+    for `sizes` `[B, 1]`."""
+    # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
+    first, parts = (0, k - 1) if k > 1 else (1, 2)
+    steps = torch.arange(first, first + k, device=sizes.device)
+    ranks = (sizes - 1).clamp(min=0) * steps
+    below, rest = ranks // parts, ranks % parts
+    return below, below + (rest > 0), (rest / parts).to(dtype)
 
 
 # PyG's resolver reads this namespace: `aggr="slicesort"`.
@@ -129,12 +153,12 @@ def _group(rows: Tensor, index: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"SliceSortAggregation: index has shape {list(index.shape)}, expected [{len(rows)}]"
         )
-    can_read = index.is_cpu and not torch.compiler.is_compiling()
-    if not (can_read and bool((index[1:] >= index[:-1]).all())):
+    readable = can_read(index)
+    if not (readable and bool((index[1:] >= index[:-1]).all())):
         index, order = torch.sort(index, stable=True)
         rows = rows.index_select(0, order)
     ptr = torch.searchsorted(index, torch.arange(num_sets + 1, device=index.device).to(index.dtype))
-    if can_read and index.numel() and not 0 <= int(index[0]) <= int(index[-1]) < num_sets:
+    if readable and index.numel() and not 0 <= int(index[0]) <= int(index[-1]) < num_sets:
         raise IndexError(
             f"SliceSortAggregation: index goes from {int(index[0])} to {int(index[-1])}, expected "
             f"values in 0..{num_sets - 1}"
@@ -143,19 +167,35 @@ def _group(rows: Tensor, index: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
 
 
 class ReadoutKind(NamedTuple):
-    """One readout; its function maps packed rows, ``ptr`` and ``quantiles`` to a row per set."""
+    """One readout; its function maps packed rows, ``ptr`` and ``quantiles`` to a row per set, and
+    ``dense`` does so for dense rows and their layout."""
 
     function: Callable[[Tensor, Tensor, int], Tensor]
+    dense: Callable[[Tensor, PaddedSets, int], Tensor]
     token: bool = False  # it reads a row that the model puts in front of every set
     parts: Callable[[int], int] = lambda k: 1  # how many times the channels, for k quantiles
 
 
 def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     sets = PaddedSets(ptr)
-    if sets.length == 0:
-        return x.new_zeros(sets.num_sets, x.shape[1])
-    highest = sets.pad(x).masked_fill(~sets.real.unsqueeze(-1), -torch.inf).amax(1)
+    return x.new_zeros(sets.num_sets, x.shape[1]) if not sets.length else _max(sets.pad(x), sets, 0)
+
+
+def _max(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+    highest = x.masked_fill(~sets.real.unsqueeze(-1), -torch.inf).amax(1)
     return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
+
+
+def _dense_sum(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
+    return (x if sets.full else torch.where(sets.real.unsqueeze(-1), x, 0)).sum(1)
+
+
+def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+    return _dense_sum(x, sets) / sets.sizes.clamp(min=1).unsqueeze(-1)
+
+
+def _dense_quantiles(x: Tensor, sets: PaddedSets, quantiles: int) -> Tensor:
+    return _quantiles_of_dense(x, sets.lengths, quantiles).flatten(1)
 
 
 def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
@@ -167,19 +207,22 @@ def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
 
 
 READOUTS = {
-    "token": ReadoutKind(lambda x, ptr, k: gather_rows(x, ptr[:-1]), token=True),
-    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
-    "sum": ReadoutKind(_sum),
-    "quantiles": ReadoutKind(_quantiles, parts=lambda k: k),
+    "token": ReadoutKind(
+        lambda x, ptr, k: gather_rows(x, ptr[:-1]), lambda x, sets, k: x[:, 0], token=True
+    ),
+    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean"), _dense_mean),
+    "sum": ReadoutKind(_sum, _dense_sum),
+    "quantiles": ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k),
     "sum_quantiles": ReadoutKind(
         lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
+        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_quantiles(x, sets, k)], 1),
         parts=lambda k: 1 + k,
     ),
 }
 SEQUENCE_READOUTS = {
     "cls": READOUTS["token"],
     "mean": READOUTS["mean"],
-    "max": ReadoutKind(_maximum),
+    "max": ReadoutKind(_maximum, _max),
 }
 
 
@@ -216,14 +259,21 @@ class GraphReadout(Layer):
         self.readout, self.quantiles = readout, quantiles
         self.out_channels = channels * self.kinds[readout].parts(quantiles)
 
-    def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, ptr: Tensor | None = None, sets: PaddedSets | None = None
+    ) -> Tensor:
         """Reads one vector from each set.
 
         Args:
-            x: ``[T, channels]``, packed sets.
-            ptr: ``[B + 1]``, the rows of each set.
+            x: ``[T, channels]``, packed sets, or ``[B, N, channels]``, dense ones.
+            ptr: ``[B + 1]``, the rows of each packed set.
+            sets: the layout of dense sets.
         """
-        return self.kinds[self.readout].function(x, ptr, self.quantiles)
+        kind = self.kinds[self.readout]
+        if sets is not None:
+            return kind.dense(x, sets, self.quantiles)
+        assert ptr is not None
+        return kind.function(x, ptr, self.quantiles)
 
     def extra_repr(self) -> str:
         return self.readout

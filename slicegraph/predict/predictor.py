@@ -19,9 +19,12 @@ from slicegraph.data.smiles import (
 )
 from slicegraph.data.store import MoleculeStore
 from slicegraph.data.table import NOT_TEXT, is_text
-from slicegraph.models import GraphSliceformer
+from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.models.base import load
+from slicegraph.nn.mixer import MIXERS
+from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.registry import predictor_class
+from slicegraph.transforms import StructuralEncoding
 
 _MAX_PAIRS = 1 << 20  # of atoms in a batch: a batch of 256 molecules has at most 64 atoms each
 
@@ -138,20 +141,35 @@ class MoleculePredictor(GraphSliceformer):
     ) -> np.ndarray:
         if batch_size < 1:
             raise ValueError(f"predict: batch_size = {batch_size}, expected at least 1")
-        config, training = self.config, self.training
+        config, training, encode = self.config, self.training, encoding_of(self.config)
         classes = (config.num_classes,) if config.task == "multiclass" else ()
         weight = self.head.weight
         values = torch.empty(len(sizes), config.num_targets, *classes, dtype=weight.dtype)
+        rows, found = [], []
         self.eval()
         try:
             for chosen in _batches(sizes, batch_size):
-                values[torch.from_numpy(chosen)] = self(make(chosen).to(weight.device)).cpu()
+                batch = make(chosen) if encode is None else encode(make(chosen))
+                batch = batch.pin_memory() if weight.is_cuda else batch
+                rows.append(chosen)
+                # Not read yet: a GPU computes while the host makes the next batch.
+                found.append(self(batch.to(weight.device, non_blocking=True)))
         finally:
             self.train(training)
+        if rows:
+            values[torch.from_numpy(np.concatenate(rows))] = torch.cat(found).cpu()
         if config.task == "regression":
             return (values if values.dtype == torch.float64 else values.float()).numpy()
         values = values.double()  # single precision rounds large logits to 1
         return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
+
+
+def encoding_of(config: GraphSliceformerConfig) -> StructuralEncoding | None:
+    """What is computed on the CPU for each batch of such a model: distances, paths and walks."""
+    if not MIXERS[config.mixer].needs_pairs:
+        return None
+    distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
+    return StructuralEncoding(distance, hops, config.walk_length)
 
 
 def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any:

@@ -4,6 +4,7 @@ A checkpoint holds the state of a callback under the name of its class, so these
 the file format.
 """
 
+import math
 import signal
 import sys
 import time
@@ -15,16 +16,18 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback, Checkpoint
 from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 from tqdm import tqdm
 
 from slicegraph.metrics import counted
 from slicegraph.train.config import TrainConfig
-from slicegraph.train.machine import gather_from_ranks, make_loggers, on_any_rank, say
+from slicegraph.train.machine import gather_from_ranks, largest_on_ranks, make_loggers, say
 from slicegraph.train.results import class_names
 from slicegraph.train.run_folder import BEST, EPOCH, LAST, RunFolder
 
 _MOST_CLASSES = 10  # whose names are printed
 _FEW_SAMPLES = 64  # of a rank at a time, which do not fill a GPU
+_MOST_UPDATES = 100  # between two exchanges of several ranks about signals
 _RAW = "raw_weights"
 _PARTS_OF_MODEL = ("epoch", "global_step", "hyper_parameters", "state_dict")
 _BAR = "{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} updates, {remaining} left{postfix}"
@@ -170,8 +173,9 @@ class WeightAverage(Callback):
             return
         self._step = number = trainer.global_step
         decay = min(self.decay, (1 + number) / (10 + number))
-        for name, weight in _parameters(pl_module).items():
-            self.average[name].lerp_(weight, 1 - decay)
+        weights = _parameters(pl_module)
+        averages = [self.average[name] for name in weights]
+        get_ema_multi_avg_fn(decay)(averages, list(weights.values()), number)
 
     def _swap(self, trainer: pl.Trainer, pl_module: Any) -> None:
         for name, weight in _parameters(pl_module).items():
@@ -202,7 +206,9 @@ class LogTable(Callback):
     """Writes loss, score, learning rate and speed of each epoch to log.csv, and shows them.
 
     The table and the sums of an interrupted epoch are part of the checkpoints. With `show`, epochs
-    are printed, and a bar is on standard error if that is a terminal.
+    are printed, and a bar is on standard error if that is a terminal; its loss is that of the step
+    before, as it is for Lightning's loggers. No checkpoint is written, and no epoch evaluated,
+    after a loss that is not finite.
     """
 
     def __init__(self, folder: RunFolder, show: bool = False) -> None:
@@ -212,8 +218,10 @@ class LogTable(Callback):
         self._epoch = [0.0, 0.0, 0.0, 0]  # loss, labels, seconds and samples
         self._mark = 0.0
         self._bar: Any = None
+        self._losses: Any = None
 
     def state_dict(self) -> dict[str, Any]:
+        self._read_losses()
         return {"rows": self.rows, "run": [self.seconds, self.samples], "epoch": self._epoch}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -224,8 +232,17 @@ class LogTable(Callback):
     def samples_per_second(self) -> float:
         return self.samples / self.seconds if self.seconds else 0.0
 
+    def _read_losses(self) -> None:
+        """Add the losses of all steps, also of the last."""
+        if self._losses is not None:
+            self._losses.read()
+            self._add(*self._losses.take(), 0.0, 0)
+
+    def _add(self, *values: float) -> None:
+        self._epoch = [old + new for old, new in zip(self._epoch, values, strict=True)]
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._mark = time.perf_counter()
+        self._mark, self._losses = time.perf_counter(), pl_module.losses
         if self.show and trainer.is_global_zero:
             self._bar = tqdm(
                 total=pl_module.data.total_steps,
@@ -243,19 +260,25 @@ class LogTable(Callback):
     ) -> None:
         now = time.perf_counter()
         seconds, self._mark = now - self._mark, now
-        samples = batch.num_graphs * trainer.world_size
-        loss, count = outputs["sums"].tolist()
-        added = (loss, count, seconds, samples)
-        self._epoch = [old + new for old, new in zip(self._epoch, added, strict=True)]
+        samples, losses = batch.num_graphs * trainer.world_size, self._losses
+        self._add(*losses.take(), seconds, samples)
         self.seconds, self.samples = self.seconds + seconds, self.samples + samples
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if losses.step >= 0 and (losses.step + 1) % every == 0:
+            for logger in trainer.loggers:  # Lightning's `log` would wait for the device
+                logger.log_metrics({"train_loss": losses.mean}, losses.step)
         if self._bar is not None and not self._bar.disable:
             speed = f"{self.samples_per_second:,.0f} {pl_module.data.dataset.noun}/s"
-            self._bar.set_postfix_str(f"loss {loss / max(1, count):.3f}, {speed}", refresh=False)
+            self._bar.set_postfix_str(f"loss {losses.mean:.3f}, {speed}", refresh=False)
             self._bar.update(trainer.global_step - self._bar.n)
+
+    def on_validation_start(self, *_: Any) -> None:
+        self._read_losses()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         valid, data = pl_module.evaluations["valid"], pl_module.data
         dataset, epochs, number = data.dataset, data.epochs, trainer.current_epoch
+        self._read_losses()
         loss, count, seconds, samples = self._epoch
         self._epoch = [0.0, 0.0, 0.0, 0]
         loss, speed = loss / max(1.0, count), round(samples / seconds, 1)
@@ -326,7 +349,8 @@ class RunCheckpoint(Checkpoint):
     trained on. With ``top_k`` the weights of so many best epochs are kept as well. With
     ``patience`` the run stops after so many epochs without a better one; `stopped` is then the text
     that says so. On SIGTERM and Ctrl-C of any rank, it finishes the batch, saves the state and
-    raises `Stopped`; a second Ctrl-C interrupts at once.
+    raises `Stopped`; a second Ctrl-C interrupts at once. Several ranks exchange signals and times
+    about once a second, after a number of updates that is the same on all of them.
 
     Lightning's `ModelCheckpoint` forgets the best score when the folder of the run was moved, and
     its `EarlyStopping` lets a stopped run train another epoch when it is resumed.
@@ -341,6 +365,7 @@ class RunCheckpoint(Checkpoint):
         self.stopped = ""
         self._saved_step = self._signal = 0
         self._saved_time = 0.0
+        self._looked_step, self._looked_time, self._next_look = 0, 0.0, 0
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -378,21 +403,35 @@ class RunCheckpoint(Checkpoint):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if on_any_rank([self._signal != 0], pl_module.device)[0]:
+        if largest_on_ranks([self._signal != 0], pl_module.device)[0]:
             raise Stopped(self._signal or signal.SIGTERM, self.folder.path)
+        self._looked_step, self._looked_time = trainer.global_step, time.monotonic()
+        self._next_look = trainer.global_step + 1
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if (batch_idx + 1) % trainer.accumulate_grad_batches or trainer.is_last_batch:
             return
-        config, step = self.config, trainer.global_step - self._saved_step
-        due = time.monotonic() >= self._saved_time + 60 * config.checkpoint_minutes
-        stopped, due = on_any_rank([self._signal != 0, due], pl_module.device)
-        if stopped or due or (config.checkpoint_steps and step >= config.checkpoint_steps):
+        steps, stopped, due = trainer.global_step - self._saved_step, 0.0, 0.0
+        if trainer.global_step >= self._next_look:
+            stopped, due = self._look(trainer, pl_module.device)
+        if stopped or due or steps >= (self.config.checkpoint_steps or math.inf):
             self._save_last(trainer)
         if stopped:
             raise Stopped(self._signal or signal.SIGTERM, self.folder.path)
+
+    def _look(self, trainer: pl.Trainer, device: torch.device) -> list[float]:
+        """Whether any rank has a signal, and whether a checkpoint is due; plan the next look."""
+        now, step, updates = time.monotonic(), trainer.global_step, 1
+        due = now >= self._saved_time + 60 * self.config.checkpoint_minutes
+        own = [self._signal != 0, due, now - self._looked_time]
+        *flags, seconds = largest_on_ranks(own, device)
+        if trainer.world_size > 1:
+            a_second = (step - self._looked_step) / max(seconds, 1e-6)
+            updates = max(1, min(_MOST_UPDATES, int(a_second)))
+        self._looked_step, self._looked_time, self._next_look = step, now, step + updates
+        return flags
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         valid, evaluator = pl_module.evaluations["valid"], pl_module.data.dataset.evaluator

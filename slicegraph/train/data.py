@@ -19,10 +19,8 @@ from slicegraph.data.datasets import MoleculeDataset, load_dataset
 from slicegraph.data.pool import cores
 from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, preset
-from slicegraph.nn.mixer import MIXERS
-from slicegraph.ops.paths import MAX_DISTANCE
+from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.config import DEFAULT, TABLE_ONLY, TrainConfig
-from slicegraph.transforms import StructuralEncoding
 
 _MOST_WORKERS = 8  # processes that load data, for each device
 _EVALUATION_BATCH = 128  # or more, if a training batch is larger
@@ -143,9 +141,7 @@ class MoleculeRunData(RunData):
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Batch]:
         options |= {"rank": self.rank, "world": self.world, "num_workers": self.workers}
         if (config := self.model_config) is not None:
-            distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
-            pairs = MIXERS[config.mixer].needs_pairs
-            options["encode"] = StructuralEncoding(distance, hops) if pairs else None
+            options["encode"] = encoding_of(config)
         return molecule_loader(self.split(split), batch_size, **options)
 
     def split(self, name: str) -> MoleculeStore:

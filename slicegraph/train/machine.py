@@ -1,7 +1,7 @@
 """The machine under a run: Lightning's trainer, checkpoint files, ranks, threads, memory, loggers.
 
-The only names here that are not documented are glibc's ``mallopt`` and ``malloc_trim``: without
-them, as on macOS and Windows, a run is slower and otherwise the same.
+The only names here that are not documented are glibc's ``mallopt`` and ``malloc_trim``, and the
+exchange of signals in Lightning's loop: without them a run is slower and otherwise the same.
 """
 
 import ctypes
@@ -76,7 +76,7 @@ def make_trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
     precision = config.precision or default_precision(config.accelerator)
     alone = devices in ("auto", 1) and nodes == 1
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             accelerator=config.accelerator,
             devices=devices,
             num_nodes=nodes,
@@ -98,6 +98,10 @@ def make_trainer(config: TrainConfig, callbacks: list[Callback]) -> pl.Trainer:
         used = f"accelerator = {config.accelerator!r} with devices = {config.devices!r}"
         remedy = f"cannot be used here: {reason}; choose cpu or auto"
         raise ValueError(f"train: {used} {remedy}") from None
+    # All ranks would wait for one another before each batch; `RunCheckpoint` does this instead.
+    if hasattr(trainer.fit_loop.epoch_loop, "_broadcast_sigterm_tensor"):
+        trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore
+    return trainer
 
 
 def ddp(precision: str, accumulate: int) -> DDPStrategy:
@@ -142,6 +146,18 @@ def quiet_lightning() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+@contextmanager
+def fast_products(device_type: str, precision: str | None) -> Iterator[None]:
+    """Let a GPU multiply the matrices of "32-true" in TF32: 10 bits after the point, not 23."""
+    before = torch.get_float32_matmul_precision()
+    if device_type == "cuda" and precision == "32-true":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
@@ -217,12 +233,13 @@ def gather_from_ranks(own: Any) -> list[Any]:
     return found
 
 
-def on_any_rank(flags: list[bool], device: torch.device) -> list[bool]:
-    """Whether each flag is set on any rank; one rank alone asks no device."""
+def largest_on_ranks(values: list[float], device: torch.device) -> list[float]:
+    """The largest of each value on all ranks; it waits for the device, unless there is one rank."""
     if not _several_ranks():
-        return flags
-    counts = sum_over_ranks(torch.tensor(flags, device=device).int())
-    return [count > 0 for count in counts.tolist()]
+        return values
+    found = torch.tensor(values, dtype=torch.float64, device=device)
+    distributed.all_reduce(found, distributed.ReduceOp.MAX)
+    return found.tolist()
 
 
 def sum_over_ranks(values: Tensor) -> Tensor:

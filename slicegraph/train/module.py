@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,8 +57,9 @@ class TrainingModule(pl.LightningModule):
         super().__init__()
         self.config, self.domain = config, domain
         self.batch: Any = None
+        self.losses = StepLosses()
         self.evaluations: dict[str, Evaluation] = {}
-        self._scores: dict[int, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+        self._scores: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
         self._ready = False
 
     @property
@@ -94,7 +96,7 @@ class TrainingModule(pl.LightningModule):
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
-        if config.compile:
+        if compiles(config, self.trainer.strategy.root_device):
             self._score = torch.compile(self._score, dynamic=True)
         self._ready = True
 
@@ -103,8 +105,9 @@ class TrainingModule(pl.LightningModule):
         lr, end_lr, warmup = config.lr or 0.0, config.end_lr or 0.0, config.warmup_steps
         warmup = math.ceil(0.06 * total) if warmup is None else warmup
         groups = parameter_groups(self.model, config.weight_decay or 0.0)
-        # Lightning does not clip the gradients of a fused optimizer in mixed precision.
-        optimizer = torch.optim.AdamW(groups, lr=lr, fused=config.precision == "32-true")
+        # Scaled gradients of float16 are unscaled before they are clipped, and not in the update.
+        fused = config.precision != "16-mixed" and self.device.type in ("cpu", "cuda")
+        optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
         factor = warmup_and_decay(lr, warmup, total, end_lr)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
@@ -122,21 +125,30 @@ class TrainingModule(pl.LightningModule):
         if config.flag_steps:
             loss = partial(adversarial_loss, self.model, loss, config.flag_steps, config.flag_size)
         total, count = loss()
-        sums = sum_over_ranks(torch.stack([total.detach().double(), count.double()]))
-        if not bool(sums.isfinite().all()):
-            raise BadLoss(float(total.detach()), batch.index.tolist(), self.trainer.global_step)
-        if self.trainer.loggers:
-            self.log("train_loss", (sums[0] / sums[1].clamp(min=1)).float())
-        return {"loss": total * self._mean.weight(sums[1]).to(total.dtype), "sums": sums}
+        own = torch.stack([total.detach().double(), count.double()])
+        sums = sum_over_ranks(own)
+        self.losses.add(torch.cat([sums, own[:1]]), batch.index, self.trainer.global_step)
+        return {"loss": total * self._mean.weight(sums[1]).to(total.dtype)}
+
+    def on_train_epoch_end(self) -> None:
+        self.losses.read()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         self._mean.finish(self.model.parameters())
 
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the norm on the device; Lightning does not for a fused optimizer in bf16-mixed."""
+        if gradient_clip_val:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), gradient_clip_val)
+
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        scores = self._score(batch).float()
-        if not bool(scores.isfinite().all()):
-            raise BadLoss(math.nan, batch.index.tolist(), self.trainer.global_step)
-        own = (batch.index.cpu().numpy(), scores.detach().cpu().numpy())
+        # They stay on the device until the end; a copy of the index, which is part of a buffer.
+        own = batch.index.clone(), self._score(batch).detach().float()
         self._scores[dataloader_idx].append(own)
 
     validation_step = test_step
@@ -159,7 +171,11 @@ class TrainingModule(pl.LightningModule):
         """Evaluate the scores of a split, those of the data loader with this number."""
         model, dataset, task = self.model, self.data.dataset, self.data.dataset.task
         labels, bounds = labels_of(dataset, split)
-        scores = scores_in_order(self._scores.pop(number), dataset.splits[split]).to(self.device)
+        found = [(i.cpu().numpy(), own.cpu().numpy()) for i, own in self._scores.pop(number)]
+        for index, own in found:
+            if not np.isfinite(own).all():
+                raise BadLoss(math.nan, index.tolist(), self.trainer.global_step)
+        scores = scores_in_order(found, dataset.splits[split]).to(self.device)
         limits = None if bounds is None else torch.from_numpy(bounds).to(self.device)
         known = torch.from_numpy(labels).to(self.device)
         total, count = loss_of(task, model, scores, known, limits)
@@ -184,6 +200,17 @@ class TrainingModule(pl.LightningModule):
             "model": {"model": type(self.model).__name__, **asdict(self.model.config)},
             "train": asdict(self.config),
         }
+
+
+def compiles(config: TrainConfig, device: torch.device) -> bool:
+    """Return whether to compile the model: as asked for, or where a launch costs most.
+
+    Adversarial noise is added by a hook, with which it would be compiled again at each step.
+    """
+    if config.compile is not None:
+        return config.compile
+    has_backend = find_spec("triton") is not None
+    return device.type == "cuda" and has_backend and not config.flag_steps
 
 
 def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:
@@ -262,6 +289,53 @@ def loss_of(
     return torch.where(known, each, 0).sum(), known.sum()
 
 
+class StepLosses:
+    """The loss sums of training steps, each read while the step after it is computed.
+
+    To read a number from a GPU is to wait for it, and then the GPU waits for its next work. So
+    `add` starts a copy to the host, and reads that of the step before. `read` waits for the last
+    step, before its results are used: at a checkpoint, and at the end of an epoch.
+    """
+
+    def __init__(self) -> None:
+        self.step, self.mean = -1, math.nan  # updates before the last step read, and its loss
+        self._sums = (0.0, 0.0)
+        self._last: tuple[Tensor, torch.cuda.Event | None, Tensor, int] | None = None
+
+    def add(self, values: Tensor, index: Tensor, step: int) -> None:
+        """Add the values of a step: ``[3]``, loss and labels on all ranks, and the loss on this.
+
+        `index` are the samples of this rank, and `step` the updates before. A loss of the step
+        before that is not finite raises :class:`BadLoss`.
+        """
+        self.read()
+        event = None
+        if values.is_cuda:
+            values = values.to("cpu", non_blocking=True)  # which is pinned
+            event = torch.cuda.Event()
+            event.record()
+        self._last = values, event, index, step
+
+    def read(self) -> None:
+        """Wait for the step that was added last; raise :class:`BadLoss` if it is not finite."""
+        if self._last is None:
+            return
+        values, event, index, self.step = self._last
+        self._last = None
+        if event is not None:
+            event.synchronize()
+        loss, count, own = values.tolist()
+        if not math.isfinite(loss):
+            raise BadLoss(own, index.tolist(), self.step)
+        self.mean = loss / max(1, count)
+        self._sums = (self._sums[0] + loss, self._sums[1] + count)
+
+    def take(self) -> tuple[float, float]:
+        """Return loss and labels of the steps that were read since the last call."""
+        found, self._sums = self._sums, (0.0, 0.0)
+        return found
+
+
 class LabelMean:
     r"""Weights that turn the loss sums of ranks and parts into the mean of an update.
 
@@ -290,9 +364,13 @@ class LabelMean:
         self._first, self._total = None, 0.0
         if self.parts == 1 or first is None:
             return
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad.mul_((first / total.clamp(min=1)).to(parameter.grad.dtype))
+        factor = first / total.clamp(min=1)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        if hasattr(torch, "_foreach_mul_"):  # one launch, not one for each
+            torch._foreach_mul_(gradients, factor)
+            return
+        for gradient in gradients:
+            gradient.mul_(factor.to(gradient.dtype))
 
 
 def adversarial_loss(

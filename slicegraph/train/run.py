@@ -78,7 +78,11 @@ def train(
         machine.freed_memory_kept(),
     ):
         trainer = machine.make_trainer(config, steps)
-        with _state_written(folder, module, data, checkpoint):
+        device = trainer.strategy.root_device.type
+        with (
+            machine.fast_products(device, config.precision),
+            _state_written(folder, module, data, checkpoint),
+        ):
             # Before the other ranks start: they would wait for hours, and give up.
             rank_zero_only(data.prepare_data)(progress)
             saved = resume is not None and (folder.path / LAST).is_file()

@@ -1,6 +1,7 @@
 """Batches: the laws of an epoch, PyG's own batches, and a loader that leaves nothing out."""
 
 import copy
+import io
 import pickle
 import random
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.small_store import chain, random_graph, write_store
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
 
 from slicegraph.data.batch import SizeGroupedBatchSampler, collate, molecule_loader
@@ -210,11 +212,16 @@ def few(tmp_path: Path, request: pytest.FixtureRequest) -> MoleculeStore:
     return store.with_labels(store.labels, np.arange(10, dtype=np.int8).reshape(5, 2) % 3 - 1)
 
 
+def tensors(graph: Data) -> dict[str, torch.Tensor]:
+    """The attributes, but for the text and the integer among them."""
+    return {name: value for name, value in graph if name not in ("smiles", "max_nodes")}
+
+
 def assert_same_graph(actual: Data, expected: Data) -> None:
-    assert set(actual.keys()) == set(expected.keys()) - {"smiles"}
-    for name in actual.keys():  # noqa: SIM118
-        value = expected[name]
-        assert torch.equal(actual[name], value.to(actual[name].dtype)), name
+    found, wanted = tensors(actual), tensors(expected)
+    assert found.keys() == wanted.keys()
+    for name, value in found.items():
+        assert torch.equal(value, wanted[name].to(value.dtype)), name
 
 
 @pytest.mark.parametrize("encode", [None, StructuralEncoding(), StructuralEncoding(3, 2)])
@@ -246,7 +253,7 @@ def test_without_pygs_private_names_pyg_makes_the_batch(
 
 def test_numbers_are_small(few: MoleculeStore) -> None:
     batch = collate(few, [0, 1, 2])
-    dtypes = {name: str(batch[name].dtype).removeprefix("torch.") for name in batch.keys()}  # noqa: SIM118
+    dtypes = {name: str(x.dtype).removeprefix("torch.") for name, x in tensors(batch).items()}
     assert dtypes.pop("y", "float32") == "float32"
     assert dtypes.pop("bound", "int8") == "int8"
     assert dtypes == {
@@ -261,12 +268,94 @@ def test_index_counts_in_the_whole_store(few: MoleculeStore) -> None:
 
 
 def test_every_tensor_moves_with_the_batch(few: MoleculeStore) -> None:
-    assert all(value.is_meta for _, value in collate(few, [0, 2]).to("meta"))
+    assert all(value.is_meta for value in tensors(collate(few, [0, 2]).to("meta")).values())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a CUDA device pins memory")
 def test_every_tensor_is_pinned_with_the_batch(few: MoleculeStore) -> None:
-    assert all(value.is_pinned() for _, value in collate(few, [0, 2]).pin_memory())
+    pinned = tensors(collate(few, [0, 2]).pin_memory())
+    assert all(value.is_pinned() for value in pinned.values())
+
+
+class Copies(TorchDispatchMode):
+    """Counts the copies of tensors to another device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.overloadpacket is torch.ops.aten._to_copy
+        return func(*args, **(kwargs or {}))
+
+
+class TensorCounter(pickle.Pickler):
+    """Counts the tensors that it writes."""
+
+    count = 0
+
+    def reducer_override(self, value: object) -> object:
+        self.count += isinstance(value, torch.Tensor)
+        return NotImplemented
+
+
+def sent(batch: Batch) -> Batch:
+    """The batch as another process gets it, which must be as one tensor."""
+    file = io.BytesIO()
+    pickler = TensorCounter(file)
+    pickler.dump(batch)
+    assert pickler.count == 1
+    return pickle.loads(file.getvalue())
+
+
+def storages(batch: Batch) -> set[int]:
+    return {value.untyped_storage().data_ptr() for value in tensors(batch).values()}
+
+
+def test_a_batch_is_sent_pinned_and_moved_as_one_tensor(
+    few: MoleculeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = collate(few, [3, 0, 4])
+    batch = sent(sent(collate(few, [3, 0, 4])))
+    assert_same_graph(batch, expected)
+    assert len(storages(batch)) == 1
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    before = storages(batch)
+    pinned = batch.pin_memory()
+    assert len(storages(pinned)) == 1
+    assert storages(pinned) != before
+    assert_same_graph(pinned, expected)
+    assert_same_graph(pinned[1], expected[1])
+    for one in (pinned, collate(few, [3, 0, 4])):
+        with Copies() as copies:
+            moved = one.to("meta", non_blocking=True)
+        assert copies.count == 1
+        found, wanted = tensors(moved), tensors(expected)
+        assert found.keys() == wanted.keys()
+        assert all(found[name].shape == value.shape for name, value in wanted.items())
+        assert all(found[name].dtype == value.dtype for name, value in wanted.items())
+
+
+def test_a_buffer_follows_changes_of_the_batch(few: MoleculeStore, monkeypatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+    batch = sent(collate(few, [3, 0]))
+    batch.x = batch.x + 1
+    batch.index.add_(5)
+    batch.extra, batch.max_nodes = torch.arange(3.0), 77
+    del batch.out_degree
+    expected = copy.deepcopy(batch)
+    found = sent(batch.pin_memory())
+    assert found.max_nodes == 77
+    assert_same_graph(found, expected)
+
+
+def test_what_no_buffer_holds_is_left_to_pyg(few: MoleculeStore) -> None:
+    batch = collate(few, [3, 0])
+    batch.names, batch.weight = ["a", "b"], torch.ones(2, requires_grad=True)
+    found = pickle.loads(pickle.dumps(batch))
+    assert found.names == ["a", "b"]
+    assert found.weight.requires_grad
+    assert batch.to("meta").weight.is_meta
 
 
 def through_pickle(batch: Batch) -> Batch:
@@ -283,7 +372,7 @@ def test_copies_of_a_batch_still_separate(
 
 
 def test_changing_a_batch_leaves_the_store_alone(few: MoleculeStore) -> None:
-    for _, value in collate(few, slice(None)):
+    for value in tensors(collate(few, slice(None))).values():
         value.zero_()
     assert few[4].index.tolist() == [4]
     assert few[2].x.tolist() == GRAPHS[2][0]
@@ -316,8 +405,8 @@ def forty(tmp_path_factory: pytest.TempPathFactory) -> MoleculeStore:
 
 def assert_same_batches(actual: list[Batch], expected: list[Batch]) -> None:
     for one, other in zip(actual, expected, strict=True):
-        assert set(one.keys()) == set(other.keys())
-        assert all(torch.equal(value, other[name]) for name, value in one)
+        assert_same_graph(one, other)
+        assert one.max_nodes == other.max_nodes == int(other.ptr.diff().max())
 
 
 @pytest.mark.parametrize(

@@ -35,13 +35,13 @@ def losses(run: Path) -> list[list[str]]:
     return [line.split(",")[:6] for line in (run / "log.csv").read_text().split()]
 
 
-def assert_stopped(status: int, stderr: str, run: Path) -> dict:
-    """It ended as SIGTERM asks for, after the update or the one after it; gives the checkpoint."""
+def assert_stopped(status: int, stderr: str, run: Path, steps: tuple[int, ...]) -> dict:
+    """It ended as SIGTERM asks for, after one of these updates; gives the checkpoint."""
     assert status == 128 + signal.SIGTERM, stderr
     assert stderr.count("stopped by SIGTERM") == 1
     assert json.loads((run / "status.json").read_text())["state"] == "stopped"
     saved = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
-    assert saved["global_step"] in (6, 7)
+    assert saved["global_step"] in steps
     return saved
 
 
@@ -70,7 +70,7 @@ def test_an_interrupted_run_that_is_resumed_ends_with_the_same_weights(interrupt
     run, whole = interrupted / name / "run", interrupted / "run"
     status = int((interrupted / name / "status.txt").read_text())
     if name == "stopped":
-        assert_stopped(status, (interrupted / name / "stderr.txt").read_text(), run)
+        assert_stopped(status, (interrupted / name / "stderr.txt").read_text(), run, (6, 7))
     else:
         assert status == -signal.SIGKILL
     result = train(resume=run, progress=False)
@@ -85,7 +85,8 @@ def two_ranks(tmp_path_factory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("two_ranks")
     (folder / "stopped").mkdir()
     died = in_process(HERE / "die_at_step.py", 2, folder / "stopped", 6, "SIGTERM")
-    saved = assert_stopped(died.returncode, died.stderr, folder / "stopped" / "run")
+    # Several ranks exchange signals once a second, and when an epoch begins.
+    saved = assert_stopped(died.returncode, died.stderr, folder / "stopped" / "run", (6, 7, 8))
     assert len(saved["callbacks"]["RandomState"]["ranks"]) == 2
     write_table(folder / "table43.csv", MOLECULES)
     (folder / "shared.yaml").write_text(shared(folder, "shared").to_yaml())

@@ -241,20 +241,28 @@ def test_max_steps_ends_in_the_middle_of_an_epoch(tmp_path):
     assert train(resume=result.folder, progress=False).metrics["steps"] == 6
 
 
-def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_batch(tmp_path, monkeypatch):
-    step = TrainingModule.training_step
+# In the middle of an epoch, at its end, and at the end of the run: 4 updates an epoch, 12 in all.
+@pytest.mark.parametrize("bad_step", [5, 7, 11])
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_batch(
+    tmp_path, monkeypatch, bad_step
+):
+    step, seen = TrainingModule.training_step, []
 
     def poisoned(self, batch, batch_idx):
-        if self.trainer.global_step == 5:
+        seen.append((self.trainer.global_step, batch.index.tolist()))
+        if self.trainer.global_step == bad_step:
             self.model.head.weight.data.fill_(float("inf"))
         return step(self, batch, batch_idx)
 
     monkeypatch.setattr(TrainingModule, "training_step", poisoned)
-    with pytest.raises(TrainingError, match=r"after 5 updates; .*bad_batch\.json"):
-        tiny_run(tmp_path)
+    with pytest.raises(TrainingError, match=rf"after {bad_step} updates; .*bad_batch\.json"):
+        tiny_run(tmp_path, checkpoint_steps=1)
+    assert seen[-1][0] <= bad_step + 1
+    saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert saved["global_step"] == bad_step
     bad = json.loads((tmp_path / "run" / "bad_batch.json").read_text())
-    assert len(bad["molecules"]) == 8
     texts = [line.split(",")[0] for line in (tmp_path / "table.csv").read_text().split()[1:]]
+    assert [molecule["row"] for molecule in bad["molecules"]] == dict(seen)[bad_step]
     for molecule in bad["molecules"]:
         assert texts[molecule["row"]] == molecule["smiles"]
     assert json.loads((tmp_path / "run" / "status.json").read_text())["state"] == "failed"
