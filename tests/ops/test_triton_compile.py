@@ -126,7 +126,7 @@ def compile_sort(variant: Sort, arch: int, **options: Any) -> bytes:
         **{"C": variant.channels, "LOG": log, "BLOCK_C": block},
     }
     options = {**backend.launch_options(log, warps, variant.element_size), **options}
-    return compiled(backend._sort_tile, arguments, arch, **options)
+    return compiled(backend.sort_tile, arguments, arch, **options)
 
 
 def compile_move(variant: Move, arch: int) -> bytes:
@@ -142,7 +142,7 @@ def compile_move(variant: Move, arch: int) -> bytes:
         **dict.fromkeys(("rows", "channels"), "i32"),
         **{"SCATTER": variant.scatter, "BLOCK_R": 8, "BLOCK_C": 128},
     }
-    return compiled(backend._move_tile, arguments, arch, **backend.OPTIONS)
+    return compiled(backend.move_tile, arguments, arch, **backend.OPTIONS)
 
 
 def compile_scan(variant: Scan, arch: int) -> bytes:
@@ -154,7 +154,7 @@ def compile_scan(variant: Scan, arch: int) -> bytes:
         **dict.fromkeys(("rows", "heads", "width"), "i32"),
         **{"REVERSE": variant.reverse, "BLOCK_R": rows, "BLOCK_D": width},
     }
-    return compiled(backend._scan_tiles, arguments, arch, **backend.OPTIONS)
+    return compiled(backend.scan_tiles, arguments, arch, **backend.OPTIONS)
 
 
 def usage(variant: Sort | Move | Scan, cubin: bytes) -> dict[str, Any]:
