@@ -227,3 +227,184 @@ def scan_tiles(
         values += tl.where(factor == 0, 0.0, factor * before)
         tl.store(out + at, values, mask=real)
         before = tl.sum(tl.where(local == BLOCK_R - 1, values, 0.0), 0)[None, :]
+
+
+@_jit()
+def _scramble(x: tl.tensor) -> tl.tensor:
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@_jit()
+def _keep_factors(place: tl.tensor, seed: tl.tensor, dropped: tl.tensor, scale: tl.tensor):
+    """0 for the weights that are dropped, else `scale`: the hash of `reference.dropout`."""
+    low = place.to(tl.uint32) + seed.to(tl.uint32)
+    high = (place >> 32).to(tl.uint32) * 0x9E3779B9 + (seed >> 32).to(tl.uint32)
+    kept = _scramble(_scramble(low) ^ high) >= dropped.to(tl.uint32, bitcast=True)
+    return tl.where(kept, scale, 0.0)
+
+
+@_jit()
+def _pair_weights(
+    bias: tl.tensor, place: tl.tensor, real: tl.tensor, SOFTMAX: tl.constexpr
+) -> tl.tensor:
+    """The weights of all pairs of one set and head; a row without any partner has zeros."""
+    if not SOFTMAX:
+        return tl.load(bias + place, mask=real, other=0.0).to(tl.float32)
+    scores = tl.load(bias + place, mask=real, other=float("-inf")).to(tl.float32)
+    highest = tl.max(scores, 1)[:, None]
+    weights = tl.exp(scores - tl.where(highest == float("-inf"), 0.0, highest))
+    total = tl.sum(weights, 1)[:, None]
+    return weights / tl.where(total == 0.0, 1.0, total)
+
+
+@_jit()
+def _quantile(length: tl.tensor, STEP: tl.constexpr, QUANTILES: tl.constexpr) -> tl.tensor:
+    """The positions below and above a quantile of `length` sorted rows, and the share of the last.
+
+    Whole numbers as in `reference.quantile_positions`; one quantile alone is the median.
+    """
+    PARTS: tl.constexpr = QUANTILES - 1 if QUANTILES > 1 else 2
+    rank = (length - 1) * (STEP if QUANTILES > 1 else 1)
+    below, rest = rank // PARTS, rank % PARTS
+    return below, below + (rest > 0).to(tl.int32), rest.to(tl.float32) / PARTS
+
+
+@_jit()
+def _product(a: tl.tensor, b: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
+    if PRECISION is None:  # the interpreter would multiply the bits of bfloat16
+        return tl.dot(a.to(tl.float32), b.to(tl.float32))
+    return tl.dot(a, b, input_precision=PRECISION)
+
+
+@_jit(do_not_specialize=["rows", "descending", "inf", "dropped"])
+def mix_tile(
+    values: tl.tensor, bias: tl.tensor, weight: tl.tensor, lengths: tl.tensor, mask: tl.tensor,
+    seed: tl.tensor, out: tl.tensor, ranks: tl.tensor, quantiles: tl.tensor,
+    rows: tl.tensor, descending: tl.tensor, inf: tl.tensor, dropped: tl.tensor, scale: tl.tensor,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr, BLOCK_D: tl.constexpr,
+    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, PRECISION: tl.constexpr
+) -> None:  # fmt: skip
+    """One set and head: the weights of the pairs, dropout, their product with the values, and the
+    sort of every channel, or the sum of its weighted quantiles. `ranks` are for the gradient."""
+    C: tl.constexpr = HEADS * WIDTH
+    row_type: tl.constexpr = values.dtype.element_ty
+    bits_type: tl.constexpr = tl.int32 if row_type == tl.float32 else tl.int16
+    MAX: tl.constexpr = 0x7FFFFFFF if row_type == tl.float32 else 0x7FFF
+    head, which = tl.program_id(0) % HEADS, (tl.program_id(0) // HEADS).to(tl.int64)
+    length = tl.load(lengths + which).to(tl.int32)
+    row, column = tl.arange(0, 1 << LOG)[:, None], tl.arange(0, 1 << LOG)[None, :]
+    local = tl.arange(0, BLOCK_D)[None, :]
+    channel, used = head * WIDTH + local, local < WIDTH
+    first = which * rows * C
+
+    place = (which * HEADS + head) * rows * rows + row * rows + column
+    weights = _pair_weights(bias, place, (row < length) & (column < length), SOFTMAX)
+    if seed is not None:
+        weights *= _keep_factors(place, tl.load(seed), dropped, scale)
+    real = (row < length) & used
+    offset = row * C + channel
+    x = tl.load(values + first + offset, mask=real, other=0.0)
+    mixed = _product(weights.to(row_type), x, PRECISION).to(row_type)
+
+    if SORT or QUANTILES > 0:
+        down = descending != 0
+        if mask is not None:
+            down = tl.load(mask + channel, mask=used, other=0) != 0
+        bits = mixed.to(bits_type, bitcast=True).to(tl.int32)
+        bits, origin = _sort_bits(bits, row, real, down, inf, LOG, MAX, ranks is not None)
+        # Row t of the sorted tile is this position.
+        position = _reversed_bits(tl.arange(0, 1 << LOG), LOG)[:, None]
+        if ranks is not None:
+            there = ranks + first + origin * C + channel
+            place_of = (position + tl.zeros_like(origin)).to(tl.uint8)
+            tl.store(there, place_of, mask=(position < rows) & used)
+        in_order = bits.to(bits_type).to(row_type, bitcast=True)
+        in_order = tl.where((position < length) & used, in_order, 0.0)
+        if SORT:
+            there = out + first + position * C + channel
+            tl.store(there, in_order, mask=(position < rows) & used)
+        else:
+            total = tl.zeros([1, BLOCK_D], dtype=tl.float32)
+            for step in tl.static_range(QUANTILES):
+                below, above, share = _quantile(length, step, QUANTILES)
+                low = tl.sum(tl.where(position == below, in_order.to(tl.float32), 0.0), 0)[None, :]
+                high = tl.sum(tl.where(position == above, in_order.to(tl.float32), 0.0), 0)[None, :]
+                nearer = high - (high - low) * (1.0 - share)
+                value = tl.where(share < 0.5, low + (high - low) * share, nearer).to(row_type)
+                value = tl.where(length > 0, value, 0.0)
+                at = step * C + channel
+                factor = tl.load(weight + at, mask=used, other=0.0).to(tl.float32)
+                total += value.to(tl.float32) * factor
+                if quantiles is not None:
+                    tl.store(quantiles + which * QUANTILES * C + at, value, mask=used)
+            mixed = (mixed.to(tl.float32) + total).to(row_type)
+    if not SORT:
+        mixed = tl.where(row < length, mixed, 0.0)
+        tl.store(out + first + offset, mixed, mask=(row < rows) & used)
+
+
+@_jit(do_not_specialize=["rows", "dropped"])
+def mix_gradient_tile(
+    grad_out: tl.tensor, values: tl.tensor, bias: tl.tensor, weight: tl.tensor, added: tl.tensor,
+    ranks: tl.tensor, quantiles: tl.tensor, lengths: tl.tensor, seed: tl.tensor,
+    grad_values: tl.tensor, grad_bias: tl.tensor, grad_weight: tl.tensor,
+    rows: tl.tensor, dropped: tl.tensor, scale: tl.tensor,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr, BLOCK_D: tl.constexpr,
+    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, PRECISION: tl.constexpr
+) -> None:  # fmt: skip
+    """The gradients of `mix_tile`: the weights are computed again, and the gradient of the bias is
+    that of this layer plus `added`, the one of the layers after it. `grad_weight` is per set."""
+    C: tl.constexpr = HEADS * WIDTH
+    row_type: tl.constexpr = values.dtype.element_ty
+    head, which = tl.program_id(0) % HEADS, (tl.program_id(0) // HEADS).to(tl.int64)
+    length = tl.load(lengths + which).to(tl.int32)
+    row, column = tl.arange(0, 1 << LOG)[:, None], tl.arange(0, 1 << LOG)[None, :]
+    local = tl.arange(0, BLOCK_D)[None, :]
+    channel, used = head * WIDTH + local, local < WIDTH
+    first = which * rows * C
+    real = (row < length) & used
+    offset = row * C + channel
+
+    if SORT:
+        rank = tl.load(ranks + first + offset, mask=real, other=0).to(tl.int32)
+        grad = tl.load(grad_out + first + rank * C + channel, mask=real, other=0.0)
+    else:
+        grad = tl.load(grad_out + first + offset, mask=real, other=0.0)
+    if QUANTILES > 0:
+        rank = tl.load(ranks + first + offset, mask=real, other=0).to(tl.int32)
+        total = tl.sum(grad.to(tl.float32), 0)[None, :]
+        mixed = grad.to(tl.float32)
+        for step in tl.static_range(QUANTILES):
+            below, above, share = _quantile(length, step, QUANTILES)
+            at = step * C + channel
+            of_quantile = total * tl.load(weight + at, mask=used, other=0.0).to(tl.float32)
+            mixed += tl.where(rank == below, (1.0 - share) * of_quantile, 0.0)
+            mixed += tl.where(rank == above, share * of_quantile, 0.0)
+            here = which * QUANTILES * C + at
+            value = tl.load(quantiles + here, mask=used, other=0.0).to(tl.float32)
+            tl.store(grad_weight + here, value * total, mask=used)
+        grad = tl.where(real, mixed, 0.0).to(row_type)
+
+    place = (which * HEADS + head) * rows * rows + row * rows + column
+    pair = (row < length) & (column < length)
+    weights = _pair_weights(bias, place, pair, SOFTMAX)
+    kept = weights
+    if seed is not None:
+        factors = _keep_factors(place, tl.load(seed), dropped, scale)
+        kept = weights * factors
+    of_values = _product(tl.trans(kept.to(row_type)), grad, PRECISION).to(row_type)
+    tl.store(grad_values + first + offset, of_values, mask=(row < rows) & used)
+    if grad_bias is not None:
+        x = tl.load(values + first + offset, mask=real, other=0.0)
+        of_pairs = _product(grad, tl.trans(x), PRECISION)
+        if seed is not None:
+            of_pairs *= factors
+        if SOFTMAX:
+            of_pairs = weights * (of_pairs - tl.sum(weights * of_pairs, 1)[:, None])
+        of_pairs = tl.where(pair, of_pairs, 0.0)
+        inside = (row < rows) & (column < rows)
+        if added is not None:
+            of_pairs += tl.load(added + place, mask=inside, other=0.0).to(tl.float32)
+        tl.store(grad_bias + place, of_pairs.to(grad_bias.dtype.element_ty), mask=inside)

@@ -3,8 +3,6 @@
 The programs are in `tiles`; here are the sizes of their tiles, and their launches.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -15,12 +13,13 @@ from slicegraph.ops import reference
 from slicegraph.ops.layout import (
     BITS,
     INDEX_DTYPES,
+    PLAIN,
     VALUE_DTYPES,
     OptTensor,
     check_sizes,
     set_of_row,
 )
-from slicegraph.ops.tiles import move_tile, scan_tiles, sort_tile
+from slicegraph.ops.tiles import mix_gradient_tile, mix_tile, move_tile, scan_tiles, sort_tile
 
 try:
     import triton
@@ -30,12 +29,14 @@ except ImportError:
 
 AUTOMATIC = ("cuda",)  # devices that use this backend by default: the interpreter is for tests
 MAX_ROWS = 1024  # the longest set that one program sorts
+MIX_ROWS, MIX_WIDTH = 128, 64  # the longest set and the widest head that one program mixes
 _INFINITY = {torch.float32: 0x7F800000, torch.bfloat16: 0x7F80, torch.float16: 0x7C00}
 # The operators that have a kernel, and the types of their first tensor.
 DTYPES = {
     **dict.fromkeys(("column_sort", "column_sort_values"), tuple(_INFINITY)),
     **dict.fromkeys(("column_scatter", "column_gather"), VALUE_DTYPES),
     **dict.fromkeys(("slice_attention", "slice_attention_backward"), VALUE_DTYPES),
+    **dict.fromkeys(("dense_mix", "dense_mix_backward"), tuple(_INFINITY)),
 }
 # Sorts have no float arithmetic. Without this option Triton 3.9 warns that its default will change.
 OPTIONS = {"enable_fp_fusion": False}
@@ -166,3 +167,130 @@ def _scan(x: Tensor, decay: Tensor, reverse: bool) -> Tensor:
 
 slice_attention = partial(reference.slice_attention, scan=_scan)
 slice_attention_backward = partial(reference.slice_attention_backward, scan=_scan)
+
+
+def mix_shape(rows: int, width: int) -> tuple[int, int, int]:
+    """Log2 of the rows, the channels and the warps of a mix's tile; a product needs 16 of each."""
+    log, block = max(4, (rows - 1).bit_length()), max(16, triton.next_power_of_2(width))
+    return log, block, {4: 1, 5: 1, 6: 4, 7: 8}[log]
+
+
+def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str, Any]]:
+    """The number of programs, and the arguments that both mix programs have."""
+    sets, rows, channels = values.shape
+    heads = bias.shape[1]
+    log, block, warps = mix_shape(rows, channels // heads)
+    dropped, scale = reference.dropping(p)
+    precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    return sets * heads, {
+        "rows": rows,
+        "dropped": dropped - (dropped >> 31 << 32),  # as a signed integer of 32 bits
+        "scale": scale,
+        "HEADS": heads,
+        "WIDTH": channels // heads,
+        "LOG": log,
+        "BLOCK_D": block,
+        "PRECISION": None if values.is_cpu else precision,
+        "num_warps": warps,
+    }
+
+
+def _serves(values: Tensor, bias: Tensor) -> bool:
+    rows, width = values.shape[1], values.shape[2] // bias.shape[1]
+    return 0 < rows <= MIX_ROWS and 0 < width <= MIX_WIDTH and values.shape[0] > 0
+
+
+def _launch(program: Any, x: Tensor, programs: int, **arguments: Any) -> None:
+    if type(x) in PLAIN:
+        with torch.cuda.device_of(x):
+            program[(programs,)](**arguments)
+    else:  # a compiler traces it
+        torch.library.wrap_triton(program)[(programs,)](**arguments)
+
+
+def dense_mix(
+    values: Tensor,
+    bias: Tensor,
+    weight: OptTensor,
+    lengths: Tensor,
+    mask: OptTensor,
+    seed: OptTensor,
+    down: bool,
+    sort: bool,
+    softmax: bool,
+    p: float,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mix dense sets by the weights of their pairs, then sort them or add weighted quantiles."""
+    if not _serves(values, bias):
+        inputs = (values, bias, weight, lengths, mask, seed)
+        return reference.dense_mix(*inputs, down, sort, softmax, p, keep)
+    if values.device.type == "cpu":
+        check_sizes("dense_mix", values, lengths, None, "values")
+    values = values.contiguous()
+    out, nothing = torch.empty_like(values), values.new_empty(0)
+    quantiles, ranks = nothing, values.new_empty(0, dtype=torch.uint8)
+    if keep and (sort or weight is not None):
+        ranks = torch.empty_like(values, dtype=torch.uint8)
+    if keep and weight is not None:
+        quantiles = values.new_empty(values.shape[0], weight.shape[0], values.shape[2])
+    programs, options = _mix_options(values, bias, p)
+    _launch(
+        *(mix_tile, values, programs),
+        **{"values": values, "bias": bias.contiguous(), "out": out, "seed": seed},
+        **{"weight": None if weight is None else weight.contiguous(), "lengths": _flat(lengths)},
+        mask=None if mask is None else mask.contiguous().view(torch.uint8),
+        ranks=ranks if ranks.numel() else None,
+        quantiles=quantiles if quantiles.numel() else None,
+        **{"descending": int(down), "inf": _INFINITY[values.dtype], "SORT": sort},
+        **{"QUANTILES": 0 if weight is None else weight.shape[0], "SOFTMAX": softmax},
+        **options,
+    )
+    return out, ranks, quantiles
+
+
+def dense_mix_backward(
+    grad_out: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    weight: OptTensor,
+    added: OptTensor,
+    ranks: Tensor,
+    quantiles: Tensor,
+    lengths: Tensor,
+    seed: OptTensor,
+    sort: bool,
+    softmax: bool,
+    p: float,
+    with_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of values, bias (plus `added`) and weight; those not asked for are empty."""
+    if not _serves(values, bias):
+        inputs = (grad_out, values, bias, weight, added, ranks, quantiles, lengths, seed)
+        return reference.dense_mix_backward(*inputs, sort, softmax, p, with_bias)
+    values = values.contiguous()
+    nothing = values.new_empty(0)
+    grad_values = torch.empty_like(values)
+    grad_bias = torch.empty_like(bias.contiguous()) if with_bias else nothing
+    of_sets = None if weight is None else _wide_like(quantiles)
+    programs, options = _mix_options(values, bias, p)
+    _launch(
+        *(mix_gradient_tile, values, programs),
+        **{"grad_out": grad_out.contiguous(), "values": values, "bias": bias.contiguous()},
+        **{"weight": None if weight is None else weight.contiguous(), "lengths": _flat(lengths)},
+        **{"added": None if added is None else added.contiguous(), "seed": seed},
+        ranks=ranks if ranks.numel() else None,
+        quantiles=quantiles if quantiles.numel() else None,
+        **{"grad_values": grad_values, "grad_bias": grad_bias if with_bias else None},
+        **{"grad_weight": of_sets, "SORT": sort, "SOFTMAX": softmax},
+        QUANTILES=0 if weight is None else weight.shape[0],
+        **options,
+    )
+    if weight is None or of_sets is None:
+        return grad_values, grad_bias, nothing
+    # Over the sets by a sum of torch, in a fixed order, not by atomics.
+    return grad_values, grad_bias, of_sets.sum(0, dtype=weight.dtype)
+
+
+def _wide_like(x: Tensor) -> Tensor:
+    return torch.empty_like(x, dtype=torch.float32)
