@@ -237,10 +237,14 @@ def _scramble(x: tl.tensor) -> tl.tensor:
 
 
 @_jit()
-def _keep_factors(place: tl.tensor, seed: tl.tensor, dropped: tl.tensor, scale: tl.tensor):
+def _keep_factors(
+    start: tl.tensor, place: tl.tensor, seed: tl.tensor, dropped: tl.tensor, scale: tl.tensor
+) -> tl.tensor:
     """0 for the weights that are dropped, else `scale`: the hash of `reference.dropout`."""
-    low = place.to(tl.uint32) + seed.to(tl.uint32)
-    high = (place >> 32).to(tl.uint32) * 0x9E3779B9 + (seed >> 32).to(tl.uint32)
+    seed, place = tl.load(seed), place.to(tl.uint32)
+    low = start.to(tl.uint32) + place
+    high = ((start >> 32).to(tl.uint32) + (low < place).to(tl.uint32)) * 0x9E3779B9
+    low, high = low + seed.to(tl.uint32), high + (seed >> 32).to(tl.uint32)
     kept = _scramble(_scramble(low) ^ high) >= dropped.to(tl.uint32, bitcast=True)
     return tl.where(kept, scale, 0.0)
 
@@ -272,10 +276,10 @@ def _quantile(length: tl.tensor, STEP: tl.constexpr, QUANTILES: tl.constexpr) ->
 
 
 @_jit()
-def _product(a: tl.tensor, b: tl.tensor, PRECISION: tl.constexpr) -> tl.tensor:
-    if PRECISION is None:  # the interpreter would multiply the bits of bfloat16
+def _product(a: tl.tensor, b: tl.tensor, TF32: tl.constexpr) -> tl.tensor:
+    if TF32 is None:  # the interpreter would multiply the bits of bfloat16
         return tl.dot(a.to(tl.float32), b.to(tl.float32))
-    return tl.dot(a, b, input_precision=PRECISION)
+    return tl.dot(a, b, input_precision="tf32" if TF32 else "ieee")
 
 
 @_jit(do_not_specialize=["rows", "descending", "inf", "dropped"])
@@ -284,7 +288,7 @@ def mix_tile(
     seed: tl.tensor, out: tl.tensor, ranks: tl.tensor, quantiles: tl.tensor,
     rows: tl.tensor, descending: tl.tensor, inf: tl.tensor, dropped: tl.tensor, scale: tl.tensor,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr, BLOCK_D: tl.constexpr,
-    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, PRECISION: tl.constexpr
+    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, TF32: tl.constexpr
 ) -> None:  # fmt: skip
     """One set and head: the weights of the pairs, dropout, their product with the values, and the
     sort of every channel, or the sum of its weighted quantiles. `ranks` are for the gradient."""
@@ -299,14 +303,14 @@ def mix_tile(
     channel, used = head * WIDTH + local, local < WIDTH
     first = which * rows * C
 
-    place = (which * HEADS + head) * rows * rows + row * rows + column
-    weights = _pair_weights(bias, place, (row < length) & (column < length), SOFTMAX)
+    start, place = (which * HEADS + head) * rows * rows, row * rows + column
+    weights = _pair_weights(bias + start, place, (row < length) & (column < length), SOFTMAX)
     if seed is not None:
-        weights *= _keep_factors(place, tl.load(seed), dropped, scale)
+        weights *= _keep_factors(start, place, seed, dropped, scale)
     real = (row < length) & used
     offset = row * C + channel
     x = tl.load(values + first + offset, mask=real, other=0.0)
-    mixed = _product(weights.to(row_type), x, PRECISION).to(row_type)
+    mixed = _product(weights.to(row_type), x, TF32).to(row_type)
 
     if SORT or QUANTILES > 0:
         down = descending != 0
@@ -352,7 +356,7 @@ def mix_gradient_tile(
     grad_values: tl.tensor, grad_bias: tl.tensor, grad_weight: tl.tensor,
     rows: tl.tensor, dropped: tl.tensor, scale: tl.tensor,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr, BLOCK_D: tl.constexpr,
-    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, PRECISION: tl.constexpr
+    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, TF32: tl.constexpr
 ) -> None:  # fmt: skip
     """The gradients of `mix_tile`: the weights are computed again, and the gradient of the bias is
     that of this layer plus `added`, the one of the layers after it. `grad_weight` is per set."""
@@ -387,18 +391,18 @@ def mix_gradient_tile(
             tl.store(grad_weight + here, value * total, mask=used)
         grad = tl.where(real, mixed, 0.0).to(row_type)
 
-    place = (which * HEADS + head) * rows * rows + row * rows + column
+    start, place = (which * HEADS + head) * rows * rows, row * rows + column
     pair = (row < length) & (column < length)
-    weights = _pair_weights(bias, place, pair, SOFTMAX)
+    weights = _pair_weights(bias + start, place, pair, SOFTMAX)
     kept = weights
     if seed is not None:
-        factors = _keep_factors(place, tl.load(seed), dropped, scale)
+        factors = _keep_factors(start, place, seed, dropped, scale)
         kept = weights * factors
-    of_values = _product(tl.trans(kept.to(row_type)), grad, PRECISION).to(row_type)
+    of_values = _product(tl.trans(kept.to(row_type)), grad, TF32).to(row_type)
     tl.store(grad_values + first + offset, of_values, mask=(row < rows) & used)
     if grad_bias is not None:
         x = tl.load(values + first + offset, mask=real, other=0.0)
-        of_pairs = _product(grad, tl.trans(x), PRECISION)
+        of_pairs = _product(grad, tl.trans(x), TF32)
         if seed is not None:
             of_pairs *= factors
         if SOFTMAX:
@@ -406,5 +410,5 @@ def mix_gradient_tile(
         of_pairs = tl.where(pair, of_pairs, 0.0)
         inside = (row < rows) & (column < rows)
         if added is not None:
-            of_pairs += tl.load(added + place, mask=inside, other=0.0).to(tl.float32)
-        tl.store(grad_bias + place, of_pairs.to(grad_bias.dtype.element_ty), mask=inside)
+            of_pairs += tl.load(added + start + place, mask=inside, other=0.0).to(tl.float32)
+        tl.store(grad_bias + start + place, of_pairs.to(grad_bias.dtype.element_ty), mask=inside)

@@ -172,7 +172,7 @@ slice_attention_backward = partial(reference.slice_attention_backward, scan=_sca
 def mix_shape(rows: int, width: int) -> tuple[int, int, int]:
     """Log2 of the rows, the channels and the warps of a mix's tile; a product needs 16 of each."""
     log, block = max(4, (rows - 1).bit_length()), max(16, triton.next_power_of_2(width))
-    return log, block, {4: 1, 5: 1, 6: 4, 7: 8}[log]
+    return log, block, {4: 1, 5: 2, 6: 4, 7: 16}[log]
 
 
 def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str, Any]]:
@@ -181,7 +181,7 @@ def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str,
     heads = bias.shape[1]
     log, block, warps = mix_shape(rows, channels // heads)
     dropped, scale = reference.dropping(p)
-    precision = "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    tf32 = torch.get_float32_matmul_precision() != "highest"
     return sets * heads, {
         "rows": rows,
         "dropped": dropped - (dropped >> 31 << 32),  # as a signed integer of 32 bits
@@ -190,7 +190,7 @@ def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str,
         "WIDTH": channels // heads,
         "LOG": log,
         "BLOCK_D": block,
-        "PRECISION": None if values.is_cpu else precision,
+        "TF32": None if values.is_cpu else tf32,
         "num_warps": warps,
     }
 
