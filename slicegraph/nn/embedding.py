@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import prepend_tokens, token_ptr
-from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import is_transformed
 
 
@@ -77,7 +77,7 @@ class FeatureTable(Layer):
                 f"FeatureTable: features of shape {list(features.shape)} and type "
                 f"{features.dtype}, expected integers of shape [T, {width}]"
             )
-        if features.is_cpu and not torch.compiler.is_compiling():
+        if can_read(features):
             wrong = (features < 0) | (features >= torch.tensor(self.vocabulary))
             if bool(wrong.any()):
                 row, column = wrong.nonzero()[0].tolist()
@@ -105,7 +105,7 @@ class FeatureTable(Layer):
         if is_transformed():  # torch.func cannot differentiate past a bag
             rows = functional.embedding(places, self.weight)
             return rows.mean(1) if self.mode == "mean" else rows.sum(1)
-        if not places.is_cpu or torch.compiler.is_compiling() or not self.is_countable:
+        if not (self.is_countable and can_read(places)):
             return functional.embedding_bag(places, self.weight, mode=self.mode)
         # The gradient of a bag takes long, and few atoms of a batch differ: one bag for each.
         radix = torch.tensor([1, *self.vocabulary[:-1]]).cumprod(0)
@@ -314,7 +314,7 @@ class SequenceEmbedding(Layer):
             elements: ``[T]`` integers or ``[T, in_channels]``, packed sequences.
             ptr: ``[B + 1]``, the elements of each sequence.
         """
-        if self.positions != "none" and ptr.is_cpu and not torch.compiler.is_compiling():
+        if self.positions != "none" and can_read(ptr):
             lengths = ptr.diff()
             if lengths.numel() and int(longest := lengths.max()) > self.max_length:
                 raise ValueError(

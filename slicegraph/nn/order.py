@@ -7,7 +7,7 @@ from torch import Tensor
 
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import gather_rows, scatter_rows
-from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.sort import interleave_descending, sort_columns
 from slicegraph.ops.sort import max_exchange_op as swap_maximum
 
@@ -130,9 +130,7 @@ def masked_rows(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, mask: T
     """Calls a function of dense sets and their lengths on the rows where ``mask`` ``[..., N]`` is
     true, wherever they are."""
     lengths = mask.sum(-1)
-    # Reading the mask would synchronise with a GPU and break a compiled graph.
-    can_read = mask.is_cpu and not torch.compiler.is_compiling()
-    if can_read and not bool((mask[..., 1:] > mask[..., :-1]).any()):
+    if can_read(mask) and not bool((mask[..., 1:] > mask[..., :-1]).any()):
         return function(x, lengths)
     # Two inverse permutations of all rows: real rows to the front of their set, and back.
     target = torch.where(mask, mask.cumsum(-1), lengths.unsqueeze(-1) + (~mask).cumsum(-1)) - 1

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import is_transformed
 
 # A private name of torch: the only check of values that neither waits for a GPU nor breaks a
@@ -23,7 +23,7 @@ def batch_to_ptr(batch: Tensor) -> Tensor:
     On a CPU there is one set per run. Elsewhere, and in a compiled graph, the number of runs is
     unknown: ``ptr`` is ``[T + 1]``, and all sets of a run but the last are empty.
     """
-    if torch.compiler.is_compiling() or not batch.is_cpu:
+    if not can_read(batch):
         if _assert_async is not None:
             is_sorted = (batch == batch.cummax(0).values).all()
             _assert_async(is_sorted, "batch is not sorted; sort the rows by " + _HOW_TO_SORT)

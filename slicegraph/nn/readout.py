@@ -11,6 +11,7 @@ from torch_geometric.utils import segment
 
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, gather_rows
+from slicegraph.ops.layout import can_read
 from slicegraph.ops.sort import sort_columns
 
 
@@ -129,12 +130,12 @@ def _group(rows: Tensor, index: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"SliceSortAggregation: index has shape {list(index.shape)}, expected [{len(rows)}]"
         )
-    can_read = index.is_cpu and not torch.compiler.is_compiling()
-    if not (can_read and bool((index[1:] >= index[:-1]).all())):
+    readable = can_read(index)
+    if not (readable and bool((index[1:] >= index[:-1]).all())):
         index, order = torch.sort(index, stable=True)
         rows = rows.index_select(0, order)
     ptr = torch.searchsorted(index, torch.arange(num_sets + 1, device=index.device).to(index.dtype))
-    if can_read and index.numel() and not 0 <= int(index[0]) <= int(index[-1]) < num_sets:
+    if readable and index.numel() and not 0 <= int(index[0]) <= int(index[-1]) < num_sets:
         raise IndexError(
             f"SliceSortAggregation: index goes from {int(index[0])} to {int(index[-1])}, expected "
             f"values in 0..{num_sets - 1}"

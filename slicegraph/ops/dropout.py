@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
+from slicegraph.ops.layout import can_read
 from slicegraph.ops.operator import Operator
 
 
@@ -16,14 +17,14 @@ def dropout(x: Tensor, p: float) -> Tensor:
     On a CPU :func:`torch.nn.functional.dropout` draws its random numbers one after another, in one
     thread: a third to a half of the time of a training step of a slim model. Here one seed is drawn
     from torch's generator, and an entry is dropped if a hash of its position and the seed is small.
-    The backward pass computes the hash again. Other devices and types than float32 and float64
-    use torch's dropout.
+    The backward pass computes the hash again. Other devices, compiled graphs, and types other than
+    float32 and float64 use torch's dropout.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p = {p}, expected at least 0 and less than 1")
     if p == 0:
         return x
-    if not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
+    if not can_read(x) or x.dtype not in (torch.float32, torch.float64):
         return functional.dropout(x, p)
     return _dropout(x, draw_seed(), p)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.ops import reference
-from slicegraph.ops.layout import check_index, check_tensor, plain
+from slicegraph.ops.layout import can_read, check_index, check_tensor, plain
 from slicegraph.ops.operator import fused
 
 
@@ -62,6 +62,6 @@ def gather_sum(table: Tensor, places: Tensor) -> Tensor:
     """
     check_tensor("gather_sum", "table", table, None, ["R", "C"])
     check_tensor("gather_sum", "places", places, torch.int64, ["P", "K"])
-    if places.is_cpu and not torch.compiler.is_compiling():
+    if can_read(places):
         check_index("gather_sum", "places", places, table.shape[0], "the table")
     return reference.gather_sum(table, places)

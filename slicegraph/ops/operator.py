@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from slicegraph.ops import cpu, reference, triton
-from slicegraph.ops.layout import PLAIN, OptTensor, plain
+from slicegraph.ops.layout import AS_ON_GPU, PLAIN, OptTensor, plain
 
 _library = torch.library.Library("slicegraph", "DEF")
 BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "triton": triton, "reference": reference}
@@ -84,6 +84,25 @@ def use_backend(name: str) -> Iterator[None]:
         yield
     finally:
         _force(before)
+
+
+@contextlib.contextmanager
+def as_on_gpu() -> Iterator[None]:
+    """Run the code of a GPU on CPU tensors, by the reference backend, inside the `with` block.
+
+    It is for tests on a machine without a GPU: sets are padded, and no value of a tensor is read.
+
+    Example:
+        >>> with as_on_gpu():
+        ...     loss = model(batch).sum()
+    """
+    before = AS_ON_GPU[0]
+    AS_ON_GPU[0] = True
+    try:
+        with use_backend("reference"):
+            yield
+    finally:
+        AS_ON_GPU[0] = before
 
 
 def _force(name: str | None) -> None:

@@ -10,6 +10,7 @@ from slicegraph.ops.layout import (
     BITS,
     INDEX_DTYPES,
     OptTensor,
+    can_read,
     check_ascending,
     check_heads,
     check_index,
@@ -36,15 +37,14 @@ def column_sort(
     x: Tensor, lengths: OptTensor, ptr: OptTensor, mask: OptTensor, down: bool, index_bytes: int
 ) -> tuple[Tensor, Tensor]:
     """Sort every column of every set; `mask` (a direction per channel) overrides `down`."""
-    if x.is_cpu:  # on a GPU the public function has checked: this would wait in every layer
+    if can_read(x):  # on a GPU the public function has checked: this would wait in every layer
         check_sizes("column_sort", x, lengths, ptr)
     if mask is None:
         values, indices = torch.sort(x, dim=-2, stable=True, descending=down)
     else:
-        values, indices = torch.empty_like(x), torch.empty_like(x, dtype=torch.int64)
-        for direction, columns in ((False, ~mask), (True, mask)):
-            part = torch.sort(x[..., columns], dim=-2, stable=True, descending=direction)
-            values[..., columns], indices[..., columns] = part
+        # Both directions of every column: to choose the columns first would read the mask.
+        ways = [torch.sort(x, dim=-2, stable=True, descending=way) for way in (True, False)]
+        values, indices = (torch.where(mask, *pair) for pair in zip(*ways, strict=True))
     if lengths is not None:
         padding, rows = padding_rows(x, lengths), torch.arange(x.shape[-2], device=x.device)
         values, indices = _group(values, indices, padding.to(torch.uint8))
@@ -103,7 +103,7 @@ def max_exchange(x: Tensor, lengths: OptTensor, ptr: OptTensor) -> tuple[Tensor,
 
     NaN counts as the largest value, as in `torch.argmax`.
     """
-    if x.is_cpu:  # on a GPU the public function has checked: this would wait in every layer
+    if can_read(x):  # on a GPU the public function has checked: this would wait in every layer
         check_sizes("max_exchange", x, lengths, ptr)
     if ptr is not None:
         where = _packed_argmax(x, ptr)
@@ -155,7 +155,7 @@ def slice_attention(
     scan: Scan = log_step_scan,
 ) -> tuple[Tensor, Tensor]:
     """`y[i] = sum_j w(q[i] - k[j]) v[j]` by scans; also return the rows of the sorted keys."""
-    if v.is_cpu:  # on a GPU the public function has checked
+    if can_read(v):  # on a GPU the public function has checked
         check_sizes("slice_attention", v, lengths, ptr, "v")
     order = column_sort(k.detach(), lengths, ptr, None, False, 4)[1]
     return SortedSlices((v, k, q, tau), order, lengths, ptr, scan).attend(relu), order
@@ -205,7 +205,7 @@ def pair_outer(left: Tensor, right: Tensor, ptr: Tensor, heads: int, length: int
 
 def _slots(name: str, rows: Tensor, ptr: Tensor, length: int) -> Tensor:
     """`[T]`: the position of each row in `[B * length]`."""
-    if rows.is_cpu:
+    if can_read(rows):
         check_lengths(name, rows, ptr, length)
     sets = set_of_row(ptr, rows.shape[0])
     return sets * length + torch.arange(rows.shape[0], device=rows.device) - ptr[sets]
@@ -264,7 +264,7 @@ def gather_sum(table: Tensor, index: Tensor) -> Tensor:
 
 def edge_sum(x: Tensor, table: Tensor, codes: Tensor, index: Tensor) -> Tensor:
     """`out[target] += relu(x[source] + table[code 0] + table[code 1] + ...)`, from zeros."""
-    if index.is_cpu and not torch.compiler.is_compiling():
+    if can_read(index):
         check_edges(x, table, codes, index)
     messages = torch.relu(x.index_select(0, index[0]) + gather_sum(table, codes))
     return torch.zeros_like(x).index_add(0, index[1], messages)
@@ -280,7 +280,7 @@ def structural_bias(table: Tensor, products: Tensor, *encoding_and_options: Any)
     """`out[b, :, i, j] = table[distance] + (products[edge 0, 0] + products[edge 1, 1] ...) / k`"""
     distance, path, ptr, edge_ptr, length, *options = encoding_and_options
     (edges, hops, heads), (max_distance, token, empty, padding) = products.shape, options
-    if path.is_cpu and not torch.compiler.is_compiling():
+    if can_read(path):
         check_encoding(distance, path, ptr, edge_ptr, length, edges - empty, hops, token)
     # The graph of each pair, and the position of the pair in [B, length, length].
     sizes = ptr.diff()

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from slicegraph.ops import reference
-from slicegraph.ops.layout import INDEX_DTYPES, OptTensor, check_layout, padding_rows
+from slicegraph.ops.layout import INDEX_DTYPES, OptTensor, can_read, check_layout, padding_rows
 from slicegraph.ops.operator import Operator
 
 Direction = bool | Tensor | Sequence[bool]
@@ -239,7 +239,7 @@ exchange_rows_op.differentiate_with(_move_gradient(exchange_rows_op))
 def _index_bytes(x: Tensor, ptr: OptTensor) -> int:
     """The bytes of the narrowest integer that holds every row number of a set."""
     rows: Any = x.shape[-2]
-    if ptr is not None and not torch.compiler.is_compiling() and x.is_cpu and x.numel() > 1 << 15:
+    if ptr is not None and x.numel() > 1 << 15 and can_read(x):
         rows = int(ptr.diff().max()) if ptr.numel() > 1 else 0
     known: Any = None
     if type(rows) is not int:  # symbolic under torch.compile, on which this sets no guard
