@@ -191,7 +191,9 @@ def _gradients(ctx: Any, grad_out: Tensor, added: OptTensor) -> tuple[Any, ...]:
     values, bias, weight, lengths, _, seed = inputs
     _, sort, softmax, p, _ = ctx.options
     needed = ctx.needs_input_grad[1:4]
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the gradient will be differentiated again
+    if (
+        torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    ):  # the gradient will be differentiated again
         arguments = (*inputs, *ctx.options)
         grads = differentiate(lambda *x: reference.dense_mix(*x)[0], arguments, needed, grad_out)
         if grads[1] is not None and added is not None:

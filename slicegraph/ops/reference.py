@@ -432,7 +432,7 @@ def dense_mix(
 
     For the gradient, if `keep`: the position of each row among the sorted ones, and the quantiles.
     """
-    if values.is_cpu:
+    if can_read(values):
         check_sizes("dense_mix", values, lengths, None, "values")
     padding, heads = padding_rows(values, lengths), bias.shape[1]
     weights = _dense_weights(bias, lengths, softmax)
@@ -485,7 +485,9 @@ def dense_mix_backward(
     if weight is not None:
         total = _wide(grad).sum(1, keepdim=True)
         grad_weight = (_wide(quantiles) * total).sum(0).to(weight.dtype)
-        below, above, share = (x[:, None, :, None] for x in quantile_positions(lengths, len(weight)))
+        below, above, share = (
+            x[:, None, :, None] for x in quantile_positions(lengths, len(weight))
+        )
         rank = rank.unsqueeze(2)  # [B, N, K, C]
         shares = (rank == below) * (1 - share) + (rank == above) * share
         grad = _wide(grad) + (shares * (total * weight).unsqueeze(1)).sum(2)

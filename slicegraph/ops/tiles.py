@@ -241,7 +241,7 @@ def _keep_factors(
     start: tl.tensor, place: tl.tensor, seed: tl.tensor, dropped: tl.tensor, scale: tl.tensor
 ) -> tl.tensor:
     """0 for the weights that are dropped, else `scale`: the hash of `reference.dropout`."""
-    seed, place = tl.load(seed), place.to(tl.uint32)
+    place = place.to(tl.uint32)
     low = start.to(tl.uint32) + place
     high = ((start >> 32).to(tl.uint32) + (low < place).to(tl.uint32)) * 0x9E3779B9
     low, high = low + seed.to(tl.uint32), high + (seed >> 32).to(tl.uint32)
@@ -250,13 +250,11 @@ def _keep_factors(
 
 
 @_jit()
-def _pair_weights(
-    bias: tl.tensor, place: tl.tensor, real: tl.tensor, SOFTMAX: tl.constexpr
-) -> tl.tensor:
+def _pair_weights(scores: tl.tensor, SOFTMAX: tl.constexpr) -> tl.tensor:
     """The weights of all pairs of one set and head; a row without any partner has zeros."""
+    scores = scores.to(tl.float32)
     if not SOFTMAX:
-        return tl.load(bias + place, mask=real, other=0.0).to(tl.float32)
-    scores = tl.load(bias + place, mask=real, other=float("-inf")).to(tl.float32)
+        return scores
     highest = tl.max(scores, 1)[:, None]
     weights = tl.exp(scores - tl.where(highest == float("-inf"), 0.0, highest))
     total = tl.sum(weights, 1)[:, None]
@@ -304,9 +302,11 @@ def mix_tile(
     first = which * rows * C
 
     start, place = (which * HEADS + head) * rows * rows, row * rows + column
-    weights = _pair_weights(bias + start, place, (row < length) & (column < length), SOFTMAX)
+    pair = (row < length) & (column < length)
+    scores = tl.load(bias + start + place, mask=pair, other=float("-inf") if SOFTMAX else 0.0)
+    weights = _pair_weights(scores, SOFTMAX)
     if seed is not None:
-        weights *= _keep_factors(start, place, seed, dropped, scale)
+        weights *= _keep_factors(start, place, tl.load(seed), dropped, scale)
     real = (row < length) & used
     offset = row * C + channel
     x = tl.load(values + first + offset, mask=real, other=0.0)
@@ -393,10 +393,11 @@ def mix_gradient_tile(
 
     start, place = (which * HEADS + head) * rows * rows, row * rows + column
     pair = (row < length) & (column < length)
-    weights = _pair_weights(bias + start, place, pair, SOFTMAX)
+    scores = tl.load(bias + start + place, mask=pair, other=float("-inf") if SOFTMAX else 0.0)
+    weights = _pair_weights(scores, SOFTMAX)
     kept = weights
     if seed is not None:
-        factors = _keep_factors(start, place, seed, dropped, scale)
+        factors = _keep_factors(start, place, tl.load(seed), dropped, scale)
         kept = weights * factors
     of_values = _product(tl.trans(kept.to(row_type)), grad, TF32).to(row_type)
     tl.store(grad_values + first + offset, of_values, mask=(row < rows) & used)
