@@ -17,6 +17,7 @@ from slicegraph.ops.layout import (
     VALUE_DTYPES,
     OptTensor,
     check_sizes,
+    padding_rows,
     set_of_row,
 )
 from slicegraph.ops.tiles import mix_gradient_tile, mix_tile, move_tile, scan_tiles, sort_tile
@@ -63,10 +64,11 @@ def tile_shape(rows: int, channels: int, element_size: int) -> tuple[int, int, i
 
     A warp holds 1,024 keys, 32 for each of its threads, which leaves them registers enough not to
     spill: up to 32 rows a thread has a whole column. The narrowest block of channels is a sector of
-    32 bytes.
+    32 bytes; half of one at 1,024 rows in half precision, where 16 warps would spill.
     """
     log = max(1, (rows - 1).bit_length())
-    block = min(64, max(32 // element_size, 1024 >> log), triton.next_power_of_2(channels))
+    narrowest = 8 if log == 10 else 32 // element_size
+    block = min(64, max(narrowest, 1024 >> log), triton.next_power_of_2(channels))
     return log, block, max(1, block // 32, (block << log) // 1024)
 
 
@@ -89,7 +91,9 @@ def column_sort(
     if ptr is not None and rows > 64:
         rows = int(ptr.diff().max())
     if rows > MAX_ROWS or rows * channels >= 1 << 31:
-        return reference.column_sort(x, lengths, ptr, mask, down, index_bytes or 8)
+        if ptr is None:
+            return _sort_long(x, lengths, mask, down, index_bytes)
+        return _sort_by_size(x, ptr, mask, down, index_bytes)
     x = x.contiguous()
     values = torch.empty_like(x)
     indices = torch.empty_like(x, dtype=INDEX_DTYPES[index_bytes]) if index_bytes else None
@@ -105,6 +109,53 @@ def column_sort(
             **{"C": channels, "LOG": log, "BLOCK_C": block},
             **launch_options(log, warps, x.element_size()),
         )
+    return values, indices
+
+
+def _sort_long(
+    x: Tensor, lengths: OptTensor, mask: OptTensor, down: bool, index_bytes: int
+) -> tuple[Tensor, OptTensor]:
+    """Sort dense sets of any length by `torch.sort`, once for each direction.
+
+    Padding becomes NaN, or -inf in descending columns: it then ties at most with the last real
+    values, which are before it in row order.
+    """
+    padding = None if lengths is None else padding_rows(x, lengths)
+    found: list[tuple[Tensor, Tensor]] = []
+    for way in (down,) if mask is None else (True, False):
+        rows = x if padding is None else x.masked_fill(padding, -torch.inf if way else torch.nan)
+        found.append(torch.sort(rows, dim=-2, stable=True, descending=way))
+    values, indices = found[0]
+    if mask is not None:
+        values, indices = (torch.where(mask, *pair) for pair in zip(*found, strict=True))
+    if padding is not None:
+        values = values.masked_fill_(padding, 0)
+    values = values.contiguous()
+    return values, indices.to(INDEX_DTYPES[index_bytes]).contiguous() if index_bytes else None
+
+
+def _sort_by_size(
+    x: Tensor, ptr: Tensor, mask: OptTensor, down: bool, index_bytes: int
+) -> tuple[Tensor, OptTensor]:
+    """Sort packed sets of which some are long: sets of similar size together, as dense ones.
+
+    Padding at most doubles the rows. A sort of all rows at once, by set and value, would move 35
+    times the bytes of `x`.
+    """
+    values = torch.empty_like(x, memory_format=torch.contiguous_format)
+    indices = torch.empty_like(values, dtype=INDEX_DTYPES[index_bytes]) if index_bytes else None
+    sizes = ptr.diff().cpu()
+    logs = torch.tensor([size.bit_length() for size in sizes.tolist()])
+    for log in logs.unique().tolist():
+        sets = (logs == log).nonzero().squeeze(1)
+        lengths, first = sizes[sets].to(x.device), ptr[sets.to(ptr.device)]
+        local = torch.arange(int(sizes[sets].max()), device=x.device)
+        inside = local < lengths.unsqueeze(-1)
+        rows = torch.where(inside, first.unsqueeze(-1) + local, 0)
+        dense = column_sort(x[rows], lengths, None, mask, down, index_bytes)
+        for target, source in zip((values, indices), dense, strict=True):
+            if target is not None and source is not None:
+                target[rows[inside]] = source[inside]
     return values, indices
 
 

@@ -1,4 +1,4 @@
-"""The mix of dense sets against its formula, set by set; the Triton kernel against the reference."""
+"""The mix of dense sets against its formula set by set, and the kernel against the reference."""
 
 import os
 import subprocess
