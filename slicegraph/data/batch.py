@@ -166,6 +166,8 @@ def collate(
         - y: ``[B, L]``, float32, NaN where there is no label; absent if the store has no labels.
         - bound: ``[B, L]``, int8, as :attr:`MoleculeStore.bounds`; absent if the store has none.
         - index: ``[B]``, int64, the positions in the whole store.
+        - max_nodes: a Python integer, the atoms of the largest molecule: on a GPU a model needs it
+          to pad without waiting.
         - pair_distance: ``[P]``, uint8, pair_path: ``[P, hops]``, int16, in_degree, out_degree:
           ``[T]``, int16, as in :class:`slicegraph.transforms.StructuralEncoding`.
 
@@ -206,6 +208,7 @@ def _joined(arrays: MoleculeArrays) -> Batch:
     batch = Batch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
     zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)
     batch._num_graphs = len(ptr) - 1
+    batch.max_nodes = int(np.diff(arrays.ptr).max())
     batch._slice_dict = slices
     batch._inc_dict = {**dict.fromkeys(slices, zeros), "edge_index": ptr[:-1]}
     return batch
@@ -216,7 +219,7 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
 
     Example:
         >>> collate_graphs([read_smiles("CCO"), read_smiles("C")])
-        Data(x=[4, 9], edge_index=[2, 4], edge_attr=[4, 3], ptr=[3])
+        Data(x=[4, 9], edge_index=[2, 4], edge_attr=[4, 3], ptr=[3], max_nodes=3)
     """
     if not graphs:
         raise ValueError("collate_graphs: there are no graphs, expected at least one")
@@ -228,6 +231,7 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
         edge_index=torch.from_numpy(np.concatenate(numbered, axis=1)),
         edge_attr=torch.from_numpy(np.concatenate([features for _, features in edges])),
         ptr=torch.from_numpy(ptr),
+        max_nodes=int(np.diff(ptr).max()),
     )
 
 

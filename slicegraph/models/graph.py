@@ -16,15 +16,15 @@ from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
-from slicegraph.nn.block import EncoderBlock, encode
+from slicegraph.nn.block import EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
 from slicegraph.nn.layer import NORMS
 from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
-from slicegraph.nn.packed import batch_to_ptr, gather_rows, token_ptr
+from slicegraph.nn.packed import PaddedSets, batch_to_ptr, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
 from slicegraph.ops.dropout import dropout
-from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
@@ -215,7 +215,8 @@ def preset(name: str, vocabulary: str = "ogb", **overrides: Any) -> GraphSlicefo
 
 
 class GraphBatch(NamedTuple):
-    """The tensors of a batch: ``features [T, F]``, ``ptr [B + 1]``, edges, degrees ``[T]``."""
+    """The tensors of a batch: ``features [T, F]``, ``ptr [B + 1]``, edges, degrees ``[T]``; and the
+    nodes of the largest graph if they are known without reading ``ptr``."""
 
     features: Tensor
     ptr: Tensor
@@ -223,6 +224,20 @@ class GraphBatch(NamedTuple):
     edge_attr: Tensor | None
     in_degree: Tensor
     out_degree: Tensor
+    max_nodes: int | None = None
+
+    @property
+    def num_pairs(self) -> int | None:
+        """The pairs of nodes, of a single graph; None for a batch."""
+        return None if self.ptr.numel() != 2 else self.features.shape[0] ** 2
+
+    def sets(self, token: bool) -> PaddedSets:
+        """Returns the padded layout of the rows of the graphs, with or without a token each."""
+        rows, graphs, length = self.features.shape[0], self.ptr.numel() - 1, self.max_nodes
+        if not token:
+            return PaddedSets(self.ptr, length, rows)
+        length = None if length is None else length + 1
+        return PaddedSets(token_ptr(self.ptr), length, rows + graphs)
 
 
 def make_batch(
@@ -233,10 +248,15 @@ def make_batch(
     **attributes: Any,
 ) -> Data:
     """Makes a graph, or a batch of graphs, of plain tensors; edges are grouped by graph."""
+    data = Data()
+    attributes |= {"x": x, "edge_index": edge_index, "edge_attr": edge_attr}
     if batch is None:
-        return Data(x, edge_index, edge_attr, **attributes)
+        return _filled(data, attributes)
     if batch.shape != x.shape[:1]:
         raise ValueError(f"batch has shape {list(batch.shape)}, expected [{x.shape[0]}]")
+    attributes["batch"] = batch
+    if "ptr" in attributes:  # then the edges are grouped by graph already
+        return _filled(data, attributes)
     if batch.numel():
         batch_to_ptr(batch)  # raises if it is not sorted
     if edge_index is not None:
@@ -245,7 +265,15 @@ def make_batch(
         edge_attr = None if edge_attr is None else edge_attr[order]
     graphs = int(batch[-1]) + 1 if batch.numel() else 0
     ptr = torch.searchsorted(batch, torch.arange(graphs + 1, device=x.device, dtype=batch.dtype))
-    return Data(x, edge_index, edge_attr, batch=batch, ptr=ptr, **attributes)
+    attributes |= {"edge_index": edge_index, "edge_attr": edge_attr, "ptr": ptr}
+    return _filled(data, attributes)
+
+
+def _filled(data: Data, attributes: dict[str, Any]) -> Data:
+    for name, value in attributes.items():
+        if value is not None:
+            data[name] = value  # a compiled graph cannot give them to the constructor
+    return data
 
 
 def read_batch(data: Data) -> GraphBatch:
@@ -265,20 +293,27 @@ def read_batch(data: Data) -> GraphBatch:
         data[name] if name in data else degree(ends, len(data.x), torch.long)
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0]))
     ]
-    return GraphBatch(data.x, ptr, edge_index, data.edge_attr, *degrees)
+    largest: Any = None
+    if not can_read(ptr):  # elsewhere ptr itself is read, which cannot be out of date
+        if "ptr" not in data:
+            largest = data.x.shape[0]
+        elif "max_nodes" in data and isinstance(data["max_nodes"], int):
+            largest = data["max_nodes"]
+    return GraphBatch(data.x, ptr, edge_index, data.edge_attr, *degrees, largest)
 
 
-def pair_rows(ptr: Tensor, index: Tensor | None = None) -> Tensor:
+def pair_rows(ptr: Tensor, num_nodes: int, index: Tensor | None = None) -> Tensor:
     """Returns where pairs of nodes are among all pairs of a batch, graph by graph, row major.
 
     Args:
         ptr: ``[B + 1]``, the nodes of each graph.
+        num_nodes: the nodes of all graphs.
         index: ``[2, E]``, two nodes of one graph; every node with itself if None.
     """
-    nodes = torch.arange(int(ptr[-1]), device=ptr.device)
+    nodes = torch.arange(num_nodes, device=ptr.device)
     first, second = (nodes, nodes) if index is None else index
     sizes = ptr.diff()
-    graph = set_of_row(ptr, len(nodes))[first]
+    graph = set_of_row(ptr, num_nodes)[first]
     start = (sizes.square().cumsum(0) - sizes.square())[graph]
     return start + (first - ptr[graph]) * sizes[graph] + second - ptr[graph]
 
@@ -526,32 +561,41 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def embed(self, batch: Data) -> Tensor:
         """Computes the vector of each graph, or node, that the head reads."""
-        graphs = read_batch(batch)
+        graphs, token = read_batch(batch), self.config.token
+        num_nodes = graphs.features.shape[0]
+        # On a CPU the rows stay packed; elsewhere, and in a compiled graph, they are padded here.
+        sets = None if can_read(graphs.ptr) else graphs.sets(token)
         walks = self._walks(batch, graphs)
-        pairs = self.pair_bias(batch, graphs, walks)
+        pairs = self.pair_bias(batch, graphs, walks, sets)
         x = self.embedding(
             *(graphs.features, graphs.in_degree, graphs.out_degree, graphs.ptr),
             added=self._encode(batch),
-            walks=None if walks is None else walks[pair_rows(graphs.ptr)],
+            walks=None if walks is None else walks[pair_rows(graphs.ptr, num_nodes)],
         )
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         if self.training:
             x = dropout(x, self.config.input_dropout)
-        ptr, index, token = graphs.ptr, graphs.edge_index, self.config.token
+        ptr, index = graphs.ptr, graphs.edge_index
         if token:  # a row in front of the nodes of each graph
-            index = index + set_of_row(ptr, graphs.features.shape[0])[index] + 1
+            index = index + set_of_row(ptr, num_nodes)[index] + 1
             ptr = token_ptr(ptr)
+        options: Any = {"ptr": ptr}
+        if sets is not None:
+            x, index, options = sets.pad(x), sets.slots[index], {"sets": sets}
         edges = Edges(index, graphs.edge_attr, self._edge_state(graphs, walks))
         of_nodes = self.config.task_level == "node"
-        x = encode(self.blocks, x, ptr, pairs, edges=edges, first_rows=token and not of_nodes)
-        if of_nodes and token:
-            nodes = torch.arange(graphs.features.shape[0], device=x.device)
-            x = gather_rows(x, nodes + set_of_row(graphs.ptr, len(nodes)) + 1)
+        first_rows = token and not of_nodes
+        x = encode(self.blocks, x, pairs=pairs, edges=edges, first_rows=first_rows, **options)
+        if of_nodes:
+            x = x if sets is None else sets.unpad(x)
+            if token:
+                nodes = torch.arange(num_nodes, device=x.device)
+                x = gather_rows(x, nodes + set_of_row(graphs.ptr, num_nodes) + 1)
         if self.final_transform is not None:
             x = functional.gelu(self.final_transform(x))
-        x = self.final_norm(x)
-        return x if token or of_nodes else self.readout(x, ptr)
+        x = real_rows(self.final_norm, sets)(x)
+        return x if token or of_nodes else self.readout(x, **options)
 
     def _encode(self, batch: Data) -> Tensor | None:
         """Projects the positional encodings of the nodes."""
@@ -590,7 +634,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             return None
         if "pair_walk" in batch:  # written by StructuralEncoding
             return batch.pair_walk
-        return random_walks(graphs.edge_index, graphs.ptr.long(), self.config.walk_length)
+        options = (self.config.walk_length, graphs.num_pairs)
+        return random_walks(graphs.edge_index, graphs.ptr.long(), *options)
 
     def _edge_state(self, graphs: GraphBatch, walks: Tensor | None) -> Tensor | None:
         """Computes the vectors of the edges that all layers share or begin with."""
@@ -604,11 +649,16 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             state = self.edge_embedding(graphs.edge_attr)
         if self.edge_walks is None or walks is None:
             return state
-        added = self.edge_walks(walks[pair_rows(graphs.ptr, graphs.edge_index)])
+        rows = pair_rows(graphs.ptr, graphs.features.shape[0], graphs.edge_index)
+        added = self.edge_walks(walks[rows])
         return added if state is None else state + added
 
     def pair_bias(
-        self, batch: Data, graphs: GraphBatch | None = None, walks: Tensor | None = None
+        self,
+        batch: Data,
+        graphs: GraphBatch | None = None,
+        walks: Tensor | None = None,
+        sets: PaddedSets | None = None,
     ) -> PairBias | None:
         """Computes S + E of a batch; None if the mixer does not use it."""
         if self.structural_bias is None:
@@ -622,10 +672,11 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             pair_ptr = functional.pad(ptr.diff().square().cumsum(0), (1, 0))
             encoding = ShortestPaths(batch.pair_distance, batch.pair_path, pair_ptr, edge_ptr)
         else:
-            encoding = self.structural_bias.find_paths(edge_index, ptr)
+            encoding = self.structural_bias.find_paths(edge_index, ptr, graphs.num_pairs)
         return self.structural_bias(
             *(encoding, ptr, graphs.edge_attr),
             softmax=MIXERS[c.mixer].needs_softmax,
             values=self.pair_values(batch, ptr),
             walks=walks,
+            sets=graphs.sets(c.token) if sets is None else sets,
         )

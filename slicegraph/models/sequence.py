@@ -14,10 +14,11 @@ from slicegraph.nn.bias import SetAttention
 from slicegraph.nn.block import EncoderBlock, encode
 from slicegraph.nn.embedding import SequenceEmbedding
 from slicegraph.nn.mixer import SEQUENCE_MIXERS, SequenceMixer
-from slicegraph.nn.packed import PaddedSets, pack, token_ptr
+from slicegraph.nn.packed import DenseSets, PaddedSets, pack, to_front, token_ptr
 from slicegraph.nn.readout import SEQUENCE_READOUTS, SequenceReadout
 from slicegraph.nn.slice_sort import check_mask
 from slicegraph.ops.dropout import dropout
+from slicegraph.ops.layout import can_read
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,9 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
     with blocks :math:`f_l` (:class:`~slicegraph.nn.EncoderBlock`). For pairs of sequences
     (``towers=2``) the head reads :math:`[a, b, a \odot b, a - b]` of their vectors.
 
-    Padding is taken out before the first layer: it costs nothing, its contents are never read, and
-    a prediction does not depend on the other sequences of the batch. The position of an element is
+    Padding is taken out before the first layer on a CPU, where it costs nothing, and moved behind
+    the real elements elsewhere. Its contents are never read, and a prediction does not depend on
+    the other sequences of the batch. The position of an element is
     its number among the real ones, wherever the padding is.
 
     Args:
@@ -193,15 +195,25 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
         self._check(x, mask)
         if c.towers == 2:
             x, mask = x.flatten(0, 1), None if mask is None else mask.flatten(0, 1)
-        elements, ptr = pack(x, mask)
-        rows, ptr = self.embedding(elements, ptr), token_ptr(ptr) if self.token else ptr
+        sets: PaddedSets | None = None
+        # On a CPU the rows are packed; elsewhere, and in a compiled graph, they stay padded.
+        if can_read(x):
+            elements, ptr = pack(x, mask)
+            rows, ptr = self.embedding(elements, ptr), token_ptr(ptr) if self.token else ptr
+            options: dict[str, Any] = {"ptr": ptr}
+        else:
+            elements, lengths = _real_in_front(x, mask)
+            rows = self.embedding(elements)
+            lengths = lengths if lengths is None else lengths + int(self.token)
+            sets = DenseSets(rows, lengths)
+            options = {"sets": sets}
         if self.training:
             rows = dropout(rows, c.input_dropout)
         if SEQUENCE_MIXERS[c.mixer].needs_pairs:
-            pairs = SetAttention(PaddedSets(ptr), c.heads, rows)
-        rows = encode(self.blocks, rows, ptr, pairs, first_rows=self.token)
+            pairs = SetAttention(PaddedSets(ptr) if sets is None else sets, c.heads, rows)
+        rows = encode(self.blocks, rows, pairs=pairs, first_rows=self.token, **options)
         rows = rows if self.final_norm is None else self.final_norm(rows)
-        vectors = rows if self.token else self.readout(rows, ptr)
+        vectors = rows if self.token else self.readout(rows, **options)
         return vectors if c.towers == 1 else vectors.unflatten(0, (*samples, 2))
 
     def _check(self, x: Tensor, mask: Tensor | None) -> None:
@@ -217,6 +229,17 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
             )
         if mask is not None:
             check_mask("SequenceSliceformer", mask, x.shape[: 1 + c.towers])
+
+
+def _real_in_front(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Moves the real elements of ``[B, N, ...]`` to the front of their sequence, with zeros after
+    them, and counts them."""
+    if mask is None:
+        return x, None
+    lengths, front = mask.sum(1), to_front(mask)[0]
+    elements = x.flatten(0, 1).index_select(0, front).view(x.shape)
+    real = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(-1)
+    return torch.where(real.unsqueeze(-1) if x.dim() == 3 else real, elements, 0), lengths
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,16 @@ from torch_geometric.nn.attention import PerformerAttention
 
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.mixer import MIXERS, Mixer, MixerKind
+from slicegraph.nn.order import masked_rows
 from slicegraph.nn.packed import batch_to_ptr, pack, scatter_rows
 from slicegraph.nn.slice_sort import SliceSort, check_mask
+from slicegraph.ops.layout import can_read
 
 __all__ = ["MultiheadSliceSort", "SetMixer", "SliceSortAttention", "TokenSliceSort"]
 
 SET_MIXERS = {
     "quantile": MixerKind(
-        lambda m, v, ptr, pairs: m.context(v, ptr), needs_pairs=False, needs_context=True
+        lambda m, v, sizes, pairs: m.context(v, *sizes), needs_pairs=False, needs_context=True
     ),
     "sort": MIXERS["sort"],
 }
@@ -107,6 +109,11 @@ class SliceSortAttention(PerformerAttention):
             )
         if mask is not None:
             check_mask("SliceSortAttention", mask, x.shape[:2])
+        if mask is not None and not can_read(mask):
+            x = torch.where(mask.unsqueeze(-1), x, 0)
+            out = masked_rows(lambda x, lengths: self.mixer(x, lengths=lengths), x, mask)
+            out = torch.where(mask.unsqueeze(-1), out, 0)
+            return functional.dropout(out, self.dropout, self.training)
         if batch is not None:
             rows, ptr = x, batch_to_ptr(batch)
         else:

@@ -12,6 +12,7 @@ from slicegraph.nn.embedding import FeatureTable
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, token_ptr
 from slicegraph.ops.dropout import dropout as drop
+from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.operator import has_kernel, is_transformed
 from slicegraph.ops.pairs import pair_attention, pair_mix_op, pair_mix_through
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
@@ -19,7 +20,10 @@ from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
 PAIR_WEIGHTS: dict[str, Callable[[Tensor, PaddedSets], Tensor]] = {
     "softmax": lambda bias, sets: bias.softmax(-1),
     # A graph convolution: weights of any sign, and a mean over the rows of a set.
-    "kernel": lambda bias, sets: bias / sets.sizes.clamp(min=1).view(-1, 1, 1, 1),
+    "kernel": lambda bias, sets: (
+        torch.where((sets.real.unsqueeze(1) & sets.real.unsqueeze(2)).unsqueeze(1), bias, 0)
+        / sets.sizes.clamp(min=1).view(-1, 1, 1, 1)
+    ),
 }
 """The weights by which rows are mixed, from the bias of their pairs."""
 
@@ -45,8 +49,13 @@ class PairBias:
         kind: str = "softmax",
     ) -> None:
         self.bias, self.sets, self.softmax = bias, sets, softmax
-        self.layers, self.kind = layers, kind
-        self.weights = PAIR_WEIGHTS[kind](bias, sets) if softmax and not layers else None
+        self.layers, self.kind, self.weights = layers, kind, None
+        if not layers:  # in the type of the products: one cast for all layers, and one backward
+            dtype = _product_type(bias)
+            if softmax:
+                self.weights = PAIR_WEIGHTS[kind](bias, sets).to(dtype)
+            else:
+                self.bias = _cast(bias, dtype)
 
     def for_layer(self, number: int) -> "PairBias":
         """Returns the bias of a layer, from 0; the same for all layers unless each has its own."""
@@ -55,9 +64,14 @@ class PairBias:
         return PairBias(self.bias + self.layers[number], self.sets, self.softmax, kind=self.kind)
 
     def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
-        """Averages packed ``values`` ``[T, C]``; each head has its part of the channels."""
+        """Averages ``values``, packed ``[T, C]`` or dense ``[B, N, C]``; each head has its part of
+        the channels."""
         if self.weights is None:
             raise ValueError("PairBias: mix needs the weights; make it with softmax=True")
+        if values.dim() == 3:
+            weights = drop(self.weights.to(values.dtype), dropout)
+            heads = values.unflatten(2, (weights.shape[1], -1)).transpose(1, 2)
+            return torch.matmul(weights, heads).transpose(1, 2).flatten(2)
         # The sets are right by construction: no check, which would wait for a GPU.
         if not dropout and self.weights.dtype == values.dtype:
             out, self.weights = pair_mix_through(self.weights, values, self.sets.ptr)
@@ -66,12 +80,13 @@ class PairBias:
         return pair_mix_op(weights, values, self.sets.ptr, False)
 
     def attend(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
-        """Computes attention within each set from ``qkv`` ``[T, 3 C]``, concatenated."""
-        bias = self.bias
-        if bias.dtype != qkv.dtype:  # padding must stay finite: a row of -inf has no softmax
-            bias = bias.clamp(min=padding_value(qkv.dtype)).to(qkv.dtype)
+        """Computes attention within each set from ``qkv`` ``[T, 3 C]`` or ``[B, N, 3 C]``,
+        concatenated."""
+        bias = _cast(self.bias, qkv.dtype)
+        if qkv.dim() == 3:
+            return self._dense_attention(qkv, bias, dropout)
         # Torch's attention is slower on a CPU with dropout: step by step, and with padding.
-        if has_kernel("pair_attention", qkv) or (dropout and qkv.is_cpu) or is_transformed():
+        if has_kernel("pair_attention", qkv) or (dropout and on_cpu(qkv)) or is_transformed():
             out, bias = pair_attention(qkv, bias, self.sets.ptr, dropout)
             # The next layer goes on from here, so that the gradients of all layers add up in place.
             self.bias = bias if bias.dtype == self.bias.dtype else self.bias
@@ -79,18 +94,22 @@ class PairBias:
         return self._dense_attention(qkv, bias, dropout)
 
     def _dense_attention(self, qkv: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
+        packed = qkv.dim() == 2
         q, k, v = (
-            self.sets.pad(part).unflatten(-1, (self.bias.shape[1], -1)).transpose(1, 2)
-            for part in qkv.chunk(3, 1)
+            (self.sets.pad(part) if packed else part)
+            .unflatten(-1, (self.bias.shape[1], -1))
+            .transpose(1, 2)
+            for part in qkv.chunk(3, -1)
         )
         # Of torch's kernels, only this one has all derivatives.
         with sdpa_kernel(SDPBackend.MATH) if is_transformed() else nullcontext():
             out = functional.scaled_dot_product_attention(q, k, v, mask, dropout)
-        return self.sets.unpad(out.transpose(1, 2).flatten(2))
+        out = out.transpose(1, 2).flatten(2)
+        return self.sets.unpad(out) if packed else out
 
 
 class SetAttention(PairBias):
-    r"""Attention without a bias, :math:`\mathrm{softmax}(Q K^T / \sqrt{D}) V`, within packed sets.
+    r"""Attention without a bias, :math:`\mathrm{softmax}(Q K^T / \sqrt{D}) V`, within each set.
 
     It stores nothing of the size of all pairs, and sets of one size need no mask. ``like`` has the
     dtype and the device of the rows.
@@ -103,13 +122,27 @@ class SetAttention(PairBias):
         self.mask = None if sets.full else seen[:, None, None]
 
     def attend(self, qkv: Tensor, dropout: float = 0.0) -> Tensor:
-        """Computes attention within each set from ``qkv`` ``[T, 3 C]``, concatenated."""
+        """Computes attention within each set from ``qkv`` ``[T, 3 C]`` or ``[B, N, 3 C]``,
+        concatenated."""
         return self._dense_attention(qkv, self.mask, dropout)
 
 
 def padding_value(dtype: torch.dtype) -> float:
     """Returns a number that is 0 after softmax and does not overflow when scores are added."""
     return torch.finfo(dtype).min / 2
+
+
+def _product_type(x: Tensor) -> torch.dtype:
+    """Returns the type in which products of `x` are computed, with autocast or without."""
+    device = x.device.type
+    enabled = x.is_floating_point() and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if enabled else x.dtype
+
+
+def _cast(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    if bias.dtype == dtype:
+        return bias
+    return bias.clamp(min=padding_value(dtype)).to(dtype)  # a row of -inf has no softmax
 
 
 class PathBias(Layer):
@@ -176,7 +209,7 @@ class WalkBias(Layer):
         # The walks are data: they are padded before the first product, which needs no gradient.
         rows = self.norm(walks.to(self.inner.weight.dtype))
         padded = rows.new_zeros(sets.num_sets * n * n, rows.shape[1])
-        padded.index_copy_(0, pair_slots(sets, token), rows)
+        padded = padded.index_copy(0, pair_slots(sets, token, len(rows)), rows)
         hidden = functional.gelu(self.inner(padded.view(sets.num_sets, n * n, -1)))
         # Torch would compute `weight @ hidden` as one product and transpose its large result.
         weight = self.outer.weight.expand(sets.num_sets, -1, -1)
@@ -184,16 +217,17 @@ class WalkBias(Layer):
         return out.view(sets.num_sets, self.layers, self.heads, n, n).unbind(1)
 
 
-def pair_slots(sets: PaddedSets, token: bool) -> Tensor:
+def pair_slots(sets: PaddedSets, token: bool, num_pairs: int) -> Tensor:
     """Returns where the pairs of all graphs are in a flat ``[B, N, N]``; a token has none."""
     sizes, n = sets.sizes - int(token), sets.length
-    graph = torch.arange(sets.num_sets, device=sizes.device)
-    row_sizes, row_graph = sizes.repeat_interleave(sizes), graph.repeat_interleave(sizes)
-    row = torch.arange(len(row_graph), device=sizes.device) - (sizes.cumsum(0) - sizes)[row_graph]
-    start = (row_graph * n + row + int(token)) * n + int(token)
-    first = start - (row_sizes.cumsum(0) - row_sizes)
-    pairs = torch.arange(int(row_sizes.sum()), device=sizes.device)
-    return pairs + first.repeat_interleave(row_sizes)
+    num_nodes = sets.num_rows - int(token) * sets.num_sets
+    graph = set_of_row(functional.pad(sizes.cumsum(0), (1, 0)), num_nodes)
+    row = torch.arange(num_nodes, device=sizes.device) - (sizes.cumsum(0) - sizes)[graph]
+    start = (graph * n + row + int(token)) * n + int(token)
+    pairs = sizes[graph]  # of each node
+    first = start - (pairs.cumsum(0) - pairs)
+    each = torch.arange(num_pairs, device=sizes.device)
+    return each + first.repeat_interleave(pairs, output_size=num_pairs)
 
 
 class StructuralBias(Layer):
@@ -295,17 +329,23 @@ class StructuralBias(Layer):
             torch.nn.init.normal_(self.virtual_distance, std=0.02)
         super().reset_parameters()
 
-    def find_paths(self, edge_index: Tensor, ptr: Tensor) -> ShortestPaths:
+    def find_paths(
+        self, edge_index: Tensor, ptr: Tensor, num_pairs: int | None = None
+    ) -> ShortestPaths:
         """Computes the encoding of a batch on the CPU, and moves it to the device of ``ptr``.
 
         Args:
             edge_index: ``[2, E]``, grouped by graph as in a PyG ``Batch``.
             ptr: ``[B + 1]``, the nodes of each graph.
+            num_pairs: as in :func:`slicegraph.ops.shortest_paths`.
         """
         hops = max(1, self.max_hops)  # the first hop tells whether there is a path
-        _check_memory(ptr, self.heads, self.distance.dtype, hops)
-        found = shortest_paths(edge_index.cpu(), ptr.cpu(), self.max_distance, hops)
-        return ShortestPaths(*(part.to(ptr.device) for part in found))
+        edge_index, device, ptr = edge_index.cpu(), ptr.device, ptr.cpu()
+        if can_read(ptr) and len(ptr) > 1:
+            sizes = ptr.diff()
+            self._check_memory(device, len(sizes), int(sizes.max()), int(ptr[-1]), sizes, hops)
+        found = shortest_paths(edge_index, ptr, self.max_distance, hops, num_pairs)
+        return ShortestPaths(*(x.to(device) if isinstance(x, Tensor) else x for x in found))
 
     def forward(
         self,
@@ -315,6 +355,7 @@ class StructuralBias(Layer):
         softmax: bool = True,
         values: Tensor | None = None,
         walks: Tensor | None = None,
+        sets: PaddedSets | None = None,
     ) -> PairBias:
         """Computes S + E of each graph.
 
@@ -327,11 +368,17 @@ class StructuralBias(Layer):
                 :func:`slicegraph.nn.all_pairs`.
             walks: ``[P, walk_length]`` or more columns, their random-walk probabilities, if these
                 are read.
+            sets: the padded layout of the rows of each graph, with the token if there is one;
+                found out from ``ptr`` if None, which waits for a GPU.
         """
-        ptr, paths = ptr.long(), self.path_bias
-        _check_memory(ptr, self.heads, self.distance.dtype, copies=1 + softmax)
-        pairs, hops = int(ptr.diff().square().sum()), encoding.path.shape[1]
-        found = [len(encoding.distance), len(encoding.path)]
+        ptr, paths, token = ptr.long(), self.path_bias, self.virtual_distance is not None
+        if sets is None:
+            sets = PaddedSets(token_ptr(ptr) if token else ptr)
+        pairs, hops = encoding.distance.shape[0], encoding.path.shape[1]
+        nodes = sets.num_rows - token * sets.num_sets
+        self._check_memory(ptr.device, sets.num_sets, sets.length, nodes, pairs, 0, softmax)
+        found = [pairs, encoding.path.shape[0]]
+        pairs = int(ptr.diff().square().sum()) if can_read(ptr) else pairs
         if found != [pairs, pairs]:
             raise ValueError(
                 f"StructuralBias: {found} distances and paths, expected {pairs}, one for each pair"
@@ -341,7 +388,7 @@ class StructuralBias(Layer):
                 f"StructuralBias: the encoding has paths of {hops} hops, expected at least "
                 f"max_hops = {self.max_hops}"
             )
-        table, token = self.distance[int(self.padding_row) :], self.virtual_distance is not None
+        table = self.distance[int(self.padding_row) :]
         if self.virtual_distance is not None:
             table = torch.cat([table, self.virtual_distance])
         if paths is None:
@@ -350,7 +397,6 @@ class StructuralBias(Layer):
             raise ValueError("StructuralBias: edge_attr is missing, expected edge features")
         else:
             products = paths(edge_attr, self.max_hops, self.empty_hops).to(table.dtype)
-        sets = PaddedSets(token_ptr(ptr) if token else ptr)
         bias = structural_bias(
             table,
             products,
@@ -365,7 +411,7 @@ class StructuralBias(Layer):
         if values is not None:
             self._check_shape("values", values, pairs, self.heads)
             dense = bias.new_zeros(sets.num_sets * sets.length**2, self.heads)
-            dense = dense.index_copy(0, pair_slots(sets, token), values.to(bias.dtype))
+            dense = dense.index_copy(0, pair_slots(sets, token, pairs), values.to(bias.dtype))
             bias = bias + dense.view(-1, sets.length, sets.length, self.heads).permute(0, 3, 1, 2)
         if self.walk_bias is None:
             return PairBias(bias, sets, softmax, kind=self.weights)
@@ -376,34 +422,39 @@ class StructuralBias(Layer):
             return PairBias(bias, sets, softmax, added, self.weights)
         return PairBias(bias + added[0], sets, softmax, kind=self.weights)
 
+    def _check_memory(
+        self,
+        device: torch.device,
+        graphs: int,
+        largest: int,
+        nodes: int,
+        pairs: int | Tensor,
+        hops: int,
+        softmax: bool = False,
+    ) -> None:
+        """Raises if the pairs of the graphs need more memory than the device has.
+
+        That is memory for the first edges of every path if there are ``hops``, and for the bias,
+        twice with its softmax. ``pairs`` is their number, or the nodes of each graph.
+        """
+        if torch.compiler.is_compiling():
+            return
+        pairs = int(pairs.square().sum()) if isinstance(pairs, Tensor) else pairs
+        # Distances and paths of all pairs, then the bias, padded to the largest graph.
+        bias = self.heads * graphs * largest**2 * self.distance.dtype.itemsize
+        needed = pairs * (1 + 2 * hops) * (hops > 0) + (1 + softmax) * bias
+        if needed < _SMALL or needed <= (free := _free_memory(device)):
+            return
+        raise MemoryError(
+            f"StructuralBias: {nodes:,} nodes (at most {largest:,} in a graph) have {pairs:,} "
+            f"pairs, which need at least {needed / 1e9:,.0f} GB; {free / 1e9:,.0f} GB are free on "
+            f'{device}. mixer="sort" needs no pairs; or take smaller graphs, or fewer in a batch'
+        )
+
     def _check_shape(self, name: str, of_pairs: Tensor | None, *expected: int) -> None:
         if of_pairs is None or of_pairs.shape != expected:
             shape = None if of_pairs is None else list(of_pairs.shape)
             raise ValueError(f"StructuralBias: {name} has shape {shape}, expected {list(expected)}")
-
-
-def _check_memory(
-    ptr: Tensor, heads: int, dtype: torch.dtype, hops: int = 0, copies: int = 1
-) -> None:
-    """Raises if the pairs of the graphs need more memory than the device has.
-
-    That is memory for the first edges of every path if there are ``hops``, and for ``copies`` of
-    the bias.
-    """
-    if torch.compiler.is_compiling() or ptr.numel() < 2:
-        return
-    sizes = ptr.diff()
-    nodes, pairs, largest = torch.stack([sizes.sum(), sizes.square().sum(), sizes.max()]).tolist()
-    # Distances and paths of all pairs, then the bias, padded to the largest graph.
-    bias = heads * sizes.numel() * largest**2 * dtype.itemsize
-    needed = pairs * (1 + 2 * hops) * (hops > 0) + copies * bias
-    if needed < _SMALL or needed <= (free := _free_memory(ptr.device)):
-        return
-    raise MemoryError(
-        f"StructuralBias: {nodes:,} nodes (at most {largest:,} in a graph) have {pairs:,} pairs, "
-        f"which need at least {needed / 1e9:,.0f} GB; {free / 1e9:,.0f} GB are free on "
-        f'{ptr.device}. mixer="sort" needs no pairs; or take smaller graphs, or fewer in a batch'
-    )
 
 
 _SMALL = 1 << 28  # bytes that are not worth the time to look at the memory

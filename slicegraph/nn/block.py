@@ -12,7 +12,7 @@ from slicegraph.nn.bias import PairBias
 from slicegraph.nn.layer import NORMS, Layer
 from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, linear_of, recomputed
-from slicegraph.nn.packed import gather_rows
+from slicegraph.nn.packed import PaddedSets, gather_rows
 from slicegraph.ops.dropout import dropout
 
 
@@ -39,18 +39,19 @@ class EncoderBlock(Layer):
         post_norm: whether the norms come after the sums.
         recompute: what the backward pass recomputes instead of keeping it, besides the outputs of
             norms and GELU: ``"none"``; ``"mix"``, the sort and the pair products, which cost
-            little; ``"all"``, the linear layers too. With ``"sort_attn"`` a block keeps 5, 4 or 2
-            tensors of the size of its input. The results are the same.
+            little, on a CPU only; ``"all"``, the linear layers too. With ``"sort_attn"`` a block
+            keeps 5, 4 or 2 tensors of the size of its input there. The results are the same.
         local: messages along edges, as in `"Recipe for a General, Powerful, Scalable Graph
             Transformer" <https://arxiv.org/abs/2205.12454>`_.
         norm: ``"layer"``, or ``"batch"`` for a batch norm over all rows instead of LN, which keeps
             what tells rows apart, such as their degree, and cannot be recomputed.
 
     Shapes:
-        - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``; **pairs** as the mixer needs,
-          **edges** as the local branch does.
+        - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``, or ``[B, N, C]``, dense ones
+          with their layout **sets**; **pairs** as the mixer needs, **edges** as the local branch
+          does. Dense rows are numbered one set after the other.
         - **rows**: the rows of the output to compute, each at most once; all if not given.
-        - **output**: ``[T, C]``, or ``[rows, C]``.
+        - **output**: like ``x``, or ``[rows, C]``.
 
     Example:
         >>> block = EncoderBlock(Mixer(16, mixer="sort"), ffn_channels=32)
@@ -88,32 +89,36 @@ class EncoderBlock(Layer):
     def forward(
         self,
         x: Tensor,
-        ptr: Tensor,
+        ptr: Tensor | None = None,
         pairs: PairBias | None = None,
         rows: Tensor | None = None,
         edges: Edges | None = None,
+        sets: PaddedSets | None = None,
     ) -> Tensor:
         """Transforms the rows of each set.
 
         Args:
-            x: ``[T, C]``, packed sets.
-            ptr: ``[B + 1]``, the rows of each set.
+            x: ``[T, C]``, packed sets, or ``[B, N, C]``, dense ones.
+            ptr: ``[B + 1]``, the rows of each packed set.
             pairs: the bias of the pairs, for the mixers that need it.
             rows: the rows of the output to compute, each at most once; all if None.
             edges: the edges between the rows, which a local branch needs.
+            sets: the layout of dense sets.
         """
         if self.local is not None and edges is None:
             raise ValueError("EncoderBlock: a block with a local branch needs edges")
 
-        norm, recompute = None if self.post_norm else self.mixer_norm, self.recompute == "mix"
-
-        options: Any = {"ptr": ptr, "pairs": pairs, "rows": rows, "recompute": recompute}
+        mixer_norm, ffn_norm = real_rows(self.mixer_norm, sets), real_rows(self.ffn_norm, sets)
+        norm = None if self.post_norm else mixer_norm
+        lengths = None if sets is None else sets.lengths
+        options: Any = {"ptr": ptr, "lengths": lengths, "pairs": pairs, "rows": rows}
+        options["recompute"] = self.recompute == "mix"
 
         def mix(x: Tensor) -> Tensor:
             if self.local is None or edges is None:
                 return self.mixer(x, norm=norm, **options)
             x = x if norm is None else norm(x)
-            return self.mixer(x, **options) + self.local(x, edges, rows)
+            return self.mixer(x, **options) + self._pass_messages(x, edges, rows)
 
         is_random = self.mixer.active_dropout > 0
         if self.local is None or edges is None or not self.local.keeps_state:
@@ -121,14 +126,19 @@ class EncoderBlock(Layer):
         else:  # it updates the edges, which must happen once
             read = x if norm is None else norm(x)
             mixed = self._run(partial(self.mixer, **options), read, is_random)
-            mixed = mixed + self.local(read, edges, rows)
-        x = self._drop(mixed) + (x if rows is None else gather_rows(x, rows))
-        x = self.mixer_norm(x) if self.post_norm else x
-        x = x + self._drop(self._run(self._ffn, x))
-        return self.ffn_norm(x) if self.post_norm else x
+            mixed = mixed + self._pass_messages(read, edges, rows)
+        x = self._drop(mixed) + (x if rows is None else gather_rows(x.flatten(0, -2), rows))
+        x = mixer_norm(x) if self.post_norm else x
+        x = x + self._drop(self._run(partial(self._ffn, norm=ffn_norm), x))
+        return ffn_norm(x) if self.post_norm else x
 
-    def _ffn(self, x: Tensor) -> Tensor:
-        x = self.ffn_in(x) if self.post_norm else linear_of(self.ffn_norm, x, self.ffn_in)
+    def _pass_messages(self, x: Tensor, edges: Edges, rows: Tensor | None) -> Tensor:
+        assert self.local is not None
+        out = self.local(x.flatten(0, -2), edges, rows)
+        return out.view(x.shape) if rows is None else out
+
+    def _ffn(self, x: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
+        x = self.ffn_in(x) if self.post_norm else linear_of(norm, x, self.ffn_in)
         return linear_of(functional.gelu, x, self.ffn_out)
 
     def _run(self, run: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False) -> Tensor:
@@ -139,18 +149,33 @@ class EncoderBlock(Layer):
         return dropout(x, self.dropout) if self.training else x
 
 
+def real_rows(norm: torch.nn.Module, sets: PaddedSets | None) -> Callable[[Tensor], Tensor]:
+    """Returns the norm of rows; a batch norm of dense sets counts the real rows only."""
+    if sets is None or not isinstance(norm, torch.nn.BatchNorm1d):
+        return norm
+    return lambda x: sets.pad(norm(sets.unpad(x))) if x.dim() == 3 else norm(x)
+
+
 def encode(
     blocks: Iterable[torch.nn.Module],
     x: Tensor,
-    ptr: Tensor,
+    ptr: Tensor | None = None,
     pairs: PairBias | None = None,
     *,
     edges: Edges | None = None,
     first_rows: bool = False,
+    sets: PaddedSets | None = None,
 ) -> Tensor:
-    """Applies all blocks; with ``first_rows`` the last one computes only the first row per set."""
+    """Applies all blocks to packed rows with their ``ptr``, or to dense ones with their layout
+    ``sets``; with ``first_rows`` the last one computes only the first row per set."""
     *earlier, last = blocks
+    first = None
+    if first_rows and sets is not None:
+        first = torch.arange(sets.num_sets, device=x.device) * sets.length
+    elif first_rows and ptr is not None:
+        first = ptr[:-1]
     for number, block in enumerate(earlier):
-        x = block(x, ptr, pairs and pairs.for_layer(number), edges=edges)
-    pairs = pairs and pairs.for_layer(len(earlier))
-    return last(x, ptr, pairs, ptr[:-1] if first_rows else None, edges)
+        layer_pairs = None if pairs is None else pairs.for_layer(number)
+        x = block(x, ptr, layer_pairs, edges=edges, sets=sets)
+    pairs = None if pairs is None else pairs.for_layer(len(earlier))
+    return last(x, ptr, pairs, first, edges, sets)

@@ -16,7 +16,8 @@ from slicegraph.nn.attention import SliceSortAttention
 from slicegraph.nn.bias import StructuralBias
 from slicegraph.nn.layer import Layer
 from slicegraph.nn.mixer import Mixer
-from slicegraph.nn.packed import batch_to_ptr
+from slicegraph.nn.packed import PaddedSets, batch_to_ptr
+from slicegraph.ops.layout import can_read
 from slicegraph.ops.paths import ShortestPaths
 
 __all__ = ["GPSLayer", "SliceSortConv"]
@@ -135,9 +136,9 @@ class SliceSortConv(Layer):
             self.in_channels = self.mixer.channels = x.shape[1]
         bias = self.structural_bias
         if batch is None:
-            ptr = torch.tensor([0, x.shape[0]], device=x.device)
+            ptr, pairs = torch.tensor([0, x.shape[0]], device=x.device), x.shape[0] ** 2
         else:
-            ptr = batch_to_ptr(batch)
+            ptr, pairs = batch_to_ptr(batch), None
         if bias is None:
             return self.mixer(x, ptr)
         if batch is not None:  # pairs are padded per graph, and the encoding counts empty ones
@@ -149,8 +150,13 @@ class SliceSortConv(Layer):
                 order = torch.argsort(batch[edge_index[0]], stable=True)
                 edge_index = edge_index[:, order]
                 edge_attr = None if edge_attr is None else edge_attr[order]
-            encoding = bias.find_paths(edge_index, ptr)
-        return self.mixer(x, ptr, bias(encoding, ptr, edge_attr, self.mixer.kind.needs_softmax))
+            encoding = bias.find_paths(edge_index, ptr, pairs)
+        if can_read(x):
+            return self.mixer(x, ptr, bias(encoding, ptr, edge_attr, self.mixer.kind.needs_softmax))
+        length = x.shape[0] if batch is None else encoding.max_nodes
+        sets = PaddedSets(ptr, length, x.shape[0])
+        found = bias(encoding, ptr, edge_attr, self.mixer.kind.needs_softmax, sets=sets)
+        return sets.unpad(self.mixer(sets.pad(x), pairs=found, lengths=sets.lengths))
 
     def _check(
         self,

@@ -102,6 +102,8 @@ class FeatureTable(Layer):
             out = features.to(self.weight.dtype) @ self.weight[int(self.padding_row) :]
             return out / len(self.vocabulary) if self.mode == "mean" else out
         places = self.places(features)
+        if len(self.vocabulary) == 1 and not can_read(places):
+            return functional.embedding(places.squeeze(1), self.weight)
         if is_transformed():  # torch.func cannot differentiate past a bag
             rows = functional.embedding(places, self.weight)
             return rows.mean(1) if self.mode == "mean" else rows.sum(1)
@@ -262,8 +264,10 @@ class SequenceEmbedding(Layer):
         token: whether every sequence gets a learned row (CLS) in front, which has a position too.
 
     Shapes:
-        - **elements**: ``[T]`` integers or ``[T, in_channels]``, packed with **ptr** ``[B + 1]``.
-        - **output**: ``[T, channels]``, or ``[T + B, channels]`` with a token.
+        - **elements**: ``[T]`` integers or ``[T, in_channels]``, packed with **ptr** ``[B + 1]``;
+          or dense without, ``[B, N]`` or ``[B, N, in_channels]``.
+        - **output**: ``[T, channels]``, or ``[T + B, channels]`` with a token; dense,
+          ``[B, N, channels]`` or ``[B, N + 1, channels]``.
 
     Example:
         >>> embedding = SequenceEmbedding(16, vocabulary=256, max_length=4, token=True)
@@ -307,13 +311,16 @@ class SequenceEmbedding(Layer):
             waves = sinusoids(self.num_places, self.channels).to(self.elements.weight)
             self.register_buffer("waves", waves, persistent=False)
 
-    def forward(self, elements: Tensor, ptr: Tensor) -> Tensor:
+    def forward(self, elements: Tensor, ptr: Tensor | None = None) -> Tensor:
         """Embeds each element, and puts a token in front of every sequence if there is one.
 
         Args:
-            elements: ``[T]`` integers or ``[T, in_channels]``, packed sequences.
-            ptr: ``[B + 1]``, the elements of each sequence.
+            elements: ``[T]`` integers or ``[T, in_channels]``, packed sequences; dense ones have a
+                dimension more.
+            ptr: ``[B + 1]``, the elements of each packed sequence; None for dense ones.
         """
+        if ptr is None:
+            return self._of_dense(elements)
         if self.positions != "none" and can_read(ptr):
             lengths = ptr.diff()
             if lengths.numel() and int(longest := lengths.max()) > self.max_length:
@@ -327,6 +334,16 @@ class SequenceEmbedding(Layer):
         if self.positions == "none":
             return x
         places = torch.arange(x.shape[0], device=x.device) - ptr[set_of_row(ptr, x.shape[0])]
+        return x + (self.waves[places] if self.places is None else self.places(places))
+
+    def _of_dense(self, elements: Tensor) -> Tensor:
+        x = self.elements(elements.flatten(0, 1)).unflatten(0, elements.shape[:2])
+        if self.token is not None:
+            x = torch.cat([self.token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1)
+        if self.positions == "none":
+            return x
+        # Padding may make a batch longer than the longest sequence.
+        places = torch.arange(x.shape[1], device=x.device).clamp(max=self.num_places - 1)
         return x + (self.waves[places] if self.places is None else self.places(places))
 
 

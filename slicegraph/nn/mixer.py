@@ -15,7 +15,7 @@ from slicegraph.nn.order import Order
 from slicegraph.nn.packed import gather_rows
 from slicegraph.nn.readout import SliceSortAggregation
 from slicegraph.nn.slice_attention import SliceKernel, along_slices
-from slicegraph.ops.layout import set_of_row
+from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.operator import is_transformed, may_hook_saved
 
 
@@ -31,11 +31,11 @@ def linear_of(
     function: Callable[[Tensor], Tensor], x: Tensor, linear: Callable[[Tensor], Tensor]
 ) -> Tensor:
     """Returns ``linear(function(x))``, and calls the function again in the backward pass instead of
-    keeping its output: for a norm or an activation, which keeps ``x`` anyway and costs little. A
-    batch norm is not called again, since it would update its running means twice."""
+    keeping its output, on a CPU: for a norm or an activation, which keeps ``x`` anyway and costs
+    little. A batch norm is not called again, since it would update its running means twice."""
     y = function(x)
-    once = isinstance(function, torch.nn.BatchNorm1d) or not y.numel()  # empty: no address
-    if once or not y.requires_grad or not may_hook_saved(x):
+    once = isinstance(function, torch.nn.BatchNorm1d) or not can_read(x)
+    if once or not y.numel() or not y.requires_grad or not may_hook_saved(x):  # empty: no address
         return linear(y)
     address = y.data_ptr()
 
@@ -60,7 +60,8 @@ class QuantileContext(Layer):
     permutation-equivariant, with ties too.
 
     Shapes:
-        x and output: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
+        x and output: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``; or
+        ``[B, N, channels]``, dense sets with ``lengths`` ``[B]``.
 
     Example:
         >>> context = QuantileContext(1, quantiles=3)
@@ -79,22 +80,37 @@ class QuantileContext(Layer):
         """Resets all learnable parameters."""
         torch.nn.init.normal_(self.weight, std=0.1)
 
-    def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, ptr: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
         """Adds the weighted quantiles of each set to its rows.
 
         Args:
-            x: ``[T, channels]``, packed sets.
-            ptr: ``[B + 1]``, the rows of each set.
+            x: ``[T, channels]``, packed sets, or ``[B, N, channels]``, dense ones.
+            ptr: ``[B + 1]``, the rows of each packed set.
+            lengths: ``[B]``, the rows of each dense set; all are real if None.
         """
-        quantiles = self.read(x, ptr=ptr, dim=0).unflatten(1, self.weight.shape)
-        context = (quantiles * self.weight.to(x.dtype)).sum(1)
+        if ptr is None:
+            return x + self._weighted(self.read.of_dense(x, lengths)).unsqueeze(1)
+        context = self._weighted(self.read(x, ptr=ptr, dim=0).unflatten(1, self.weight.shape))
         return x + context.index_select(0, set_of_row(ptr, x.shape[0]))
+
+    def _weighted(self, quantiles: Tensor) -> Tensor:
+        with torch.autocast(quantiles.device.type, enabled=False):  # it would sum in float32
+            return (quantiles * self.weight.to(quantiles.dtype)).sum(1)
+
+
+class Sizes(NamedTuple):
+    """Which rows are a set: ``ptr`` of packed rows ``[T, C]``, ``lengths`` of dense ones."""
+
+    ptr: Tensor | None = None
+    lengths: Tensor | None = None
 
 
 class MixerKind(NamedTuple):
     """One mixer: what it takes, and its function, which maps the layer, its projected rows (values;
-    or queries, keys and values concatenated; or the keys of slices and values), ``ptr`` and the
-    pairs to mixed rows."""
+    or queries, keys and values concatenated; or the keys of slices and values), their
+    :class:`Sizes` and the pairs to mixed rows."""
 
     function: Callable[..., Tensor]
     needs_pairs: bool = True  # a bias for each pair of rows
@@ -111,34 +127,38 @@ class MixerKind(NamedTuple):
 
 MIXERS = {
     "quantile_attn": MixerKind(
-        lambda m, v, ptr, pairs: m.context(pairs.mix(v, m.active_dropout), ptr), needs_context=True
+        lambda m, v, sizes, pairs: m.context(pairs.mix(v, m.active_dropout), *sizes),
+        needs_context=True,
     ),
     "quantile": MixerKind(
-        lambda m, v, ptr, pairs: m.context(v, ptr), needs_pairs=False, needs_context=True
+        lambda m, v, sizes, pairs: m.context(v, *sizes), needs_pairs=False, needs_context=True
     ),
     "sort_attn": MixerKind(
-        lambda m, v, ptr, pairs: m.sort(pairs.mix(v, m.active_dropout), ptr), needs_order=True
+        lambda m, v, sizes, pairs: m.sort(pairs.mix(v, m.active_dropout), sizes), needs_order=True
     ),
     "attn_plus_sort": MixerKind(
-        lambda m, v, ptr, pairs: pairs.mix(v, m.active_dropout) + m.sort(v, ptr), needs_order=True
+        lambda m, v, sizes, pairs: pairs.mix(v, m.active_dropout) + m.sort(v, sizes),
+        needs_order=True,
     ),
     "slice_attn": MixerKind(
-        lambda m, kv, ptr, pairs: m.slice(kv, ptr, lambda v: pairs.mix(v, m.active_dropout)),
+        lambda m, kv, sizes, pairs: m.slice(kv, sizes, lambda v: pairs.mix(v, m.active_dropout)),
         needs_slices=True,
     ),
-    "sort": MixerKind(lambda m, v, ptr, pairs: m.sort(v, ptr), needs_pairs=False, needs_order=True),
-    "slice": MixerKind(
-        lambda m, kv, ptr, pairs: m.slice(kv, ptr), needs_pairs=False, needs_slices=True
+    "sort": MixerKind(
+        lambda m, v, sizes, pairs: m.sort(v, sizes), needs_pairs=False, needs_order=True
     ),
-    "attn": MixerKind(lambda m, v, ptr, pairs: pairs.mix(v, m.active_dropout)),
+    "slice": MixerKind(
+        lambda m, kv, sizes, pairs: m.slice(kv, sizes), needs_pairs=False, needs_slices=True
+    ),
+    "attn": MixerKind(lambda m, v, sizes, pairs: pairs.mix(v, m.active_dropout)),
     "qkv": MixerKind(
-        lambda m, qkv, ptr, pairs: pairs.attend(qkv, m.active_dropout), needs_queries=True
+        lambda m, qkv, sizes, pairs: pairs.attend(qkv, m.active_dropout), needs_queries=True
     ),
 }
 SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "slice", "qkv")}  # they need no graph
 ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned to the rows of a set
-    "rows": lambda order, x, ptr: order(x, ptr=ptr),
-    "pivot": Order.pivoted,
+    "rows": lambda order, x, sizes: order(x, sizes.lengths, sizes.ptr),
+    "pivot": lambda order, x, sizes: order.pivoted(x, *sizes),
 }
 
 
@@ -190,14 +210,16 @@ class Mixer(Layer):
         out_channels: the size of each row of the output, ``channels`` if None.
 
     Shapes:
-        - **x**: ``[T, channels]``, packed sets with **ptr** ``[B + 1]``.
+        - **x**: ``[T, channels]``, packed sets with **ptr** ``[B + 1]``; or ``[B, N, channels]``,
+          dense sets with **lengths** ``[B]``, whose other rows may come out as any numbers.
         - **pairs**: a :class:`~slicegraph.nn.PairBias`, which every mixer but ``"sort"``
           and ``"slice"`` needs.
         - **norm**: a norm to apply to ``x`` first.
-        - **rows**: the rows of the output to compute, each at most once; all if None.
-        - **recompute**: whether the backward pass recomputes :math:`M` instead of keeping it;
-          ``"qkv"`` always keeps it. The output of the norm is never kept.
-        - **output**: ``[T, out_channels]``, or ``[rows, out_channels]``.
+        - **rows**: the rows of the output to compute, each at most once; all if None. Dense rows
+          are numbered one set after the other.
+        - **recompute**: whether the backward pass recomputes :math:`M` instead of keeping it, on a
+          CPU; ``"qkv"`` always keeps it. The output of the norm is never kept there.
+        - **output**: like ``x`` with ``out_channels``, or ``[rows, out_channels]``.
 
     Example:
         >>> Mixer(16, mixer="sort")(torch.randn(5, 16), torch.tensor([0, 2, 5])).shape
@@ -254,35 +276,37 @@ class Mixer(Layer):
         """The dropout probability, 0 in evaluation mode."""
         return self.dropout if self.training else 0.0
 
-    def sort(self, values: Tensor, ptr: Tensor) -> Tensor:
+    def sort(self, values: Tensor, sizes: Sizes) -> Tensor:
         """Orders the channels of each set."""
-        return ALIGNS[self.align](self.order, values, ptr)
+        return ALIGNS[self.align](self.order, values, sizes)
 
     def slice(
-        self, keys_and_values: Tensor, ptr: Tensor, mix: Callable[[Tensor], Tensor] | None = None
+        self, keys_and_values: Tensor, sizes: Sizes, mix: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
         """Attends along the slices of each set, to values that ``mix`` has mixed."""
         assert self.slices is not None
-        keys, values = keys_and_values.split([self.heads, self.hidden_channels], 1)
-        return self.slices(keys, values if mix is None else mix(values), ptr=ptr)
+        keys, values = keys_and_values.split([self.heads, self.hidden_channels], -1)
+        return self.slices(keys, values if mix is None else mix(values), **sizes._asdict())
 
     def forward(
         self,
         x: Tensor,
-        ptr: Tensor,
+        ptr: Tensor | None = None,
         pairs: PairBias | None = None,
-        norm: torch.nn.Module | None = None,
+        norm: Callable[[Tensor], Tensor] | None = None,
         *,
+        lengths: Tensor | None = None,
         rows: Tensor | None = None,
         recompute: bool = False,
     ) -> Tensor:
         """Mixes the rows of each set.
 
         Args:
-            x: ``[T, channels]``, packed sets.
-            ptr: ``[B + 1]``, the rows of each set.
+            x: ``[T, channels]``, packed sets, or ``[B, N, channels]``, dense ones.
+            ptr: ``[B + 1]``, the rows of each packed set.
             pairs: the bias of the pairs, for the mixers that need it.
             norm: a norm to apply to ``x`` first.
+            lengths: ``[B]``, the rows of each dense set; all are real if None.
             rows: the rows of the output to compute, each at most once; all if None.
             recompute: whether the backward pass recomputes the norm and :math:`M`.
         """
@@ -291,7 +315,7 @@ class Mixer(Layer):
 
         def project(x: Tensor) -> Tensor:
             if self.slice_proj is not None:
-                return torch.cat([along_slices(self.slice_proj, x), self.value_proj(x)], 1)
+                return torch.cat([along_slices(self.slice_proj, x), self.value_proj(x)], -1)
             if self.query_proj is None or self.key_proj is None:
                 return self.value_proj(x)
             layers = (self.query_proj, self.key_proj, self.value_proj)
@@ -300,11 +324,14 @@ class Mixer(Layer):
             return functional.linear(x, weight, torch.cat(biases) if biases else None)
 
         def mix(projected: Tensor) -> Tensor:
-            mixed = self.kind.function(self, projected, ptr, pairs)
-            return self.out_proj(mixed if rows is None else gather_rows(mixed, rows))
+            # Here the weights of the pairs, the values and the sizes of the sets meet: the place
+            # for a kernel that does all of it for dense sets.
+            mixed = self.kind.function(self, projected, Sizes(ptr, lengths), pairs)
+            mixed = mixed if rows is None else gather_rows(mixed.flatten(0, -2), rows)
+            return self.out_proj(mixed)
 
         projected = project(x) if norm is None else linear_of(norm, x, project)
-        if recompute and not self.kind.needs_queries:
+        if recompute and on_cpu(x) and not self.kind.needs_queries:
             return recomputed(mix, projected, self.active_dropout > 0)
         return mix(projected)
 

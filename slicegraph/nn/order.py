@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.nn.layer import Layer
-from slicegraph.nn.packed import gather_rows, scatter_rows
+from slicegraph.nn.packed import gather_rows, scatter_rows, to_front
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.sort import interleave_descending, sort_columns
 from slicegraph.ops.sort import max_exchange_op as swap_maximum
@@ -92,8 +92,10 @@ class Order(Layer):
         """Orders the rows of ``x`` where ``mask`` ``[..., N]`` is true; the others become zeros."""
         return masked_rows(self, x, mask)
 
-    def pivoted(self, x: Tensor, ptr: Tensor) -> Tensor:
-        r"""Orders packed sets and assigns the result to the nodes by their rank in channel 0.
+    def pivoted(
+        self, x: Tensor, ptr: Tensor | None = None, lengths: Tensor | None = None
+    ) -> Tensor:
+        r"""Orders sets and assigns the result to the nodes by their rank in channel 0.
 
         .. math:: y = P_0^{-1} \, \mathrm{Order}(x), \quad
             P_0 x_{\cdot 0} = \mathrm{Order}(x)_{\cdot 0}
@@ -110,14 +112,25 @@ class Order(Layer):
                     [ 1., 10.],
                     [ 2., 20.]])
         """
-        pivot, sets = x.detach()[:, :1].contiguous(), set_of_row(ptr, x.shape[0])
+        pivot = x.detach()[..., :1].contiguous()
+        down = self.descending[:1] if isinstance(self.descending, Tensor) else self.descending
+        if ptr is None:
+            if not self.exchanges:
+                ranks = sort_columns(pivot, lengths, None, down, return_indices=True)[1]
+            else:  # a swap of two rows is its own inverse
+                top = swap_maximum(pivot, lengths, None)[1].unsqueeze(-2)
+                rows = torch.arange(x.shape[-2], device=x.device).unsqueeze(-1)
+                ranks = torch.where(rows == 0, top, torch.where(rows == top, 0, rows))
+                x = x.gather(-2, ranks.expand_as(x))
+            ranks = ranks.expand_as(x)
+            return torch.zeros_like(x).scatter(-2, ranks, self(x, lengths))
+        sets = set_of_row(ptr, x.shape[0])
         first = ptr[sets].long()
         if self.exchanges:
             top = first + swap_maximum(pivot, None, ptr)[1].flatten()[sets]
             rows = torch.arange(x.shape[0], device=x.device)
             swap = torch.where(rows == first, top, torch.where(rows == top, first, rows))
             return gather_rows(self(gather_rows(x, swap), ptr=ptr), swap)
-        down = self.descending[:1] if isinstance(self.descending, Tensor) else self.descending
         ranks = sort_columns(pivot, None, ptr, down, return_indices=True)[1].flatten()
         return scatter_rows(self(x, ptr=ptr), ranks + first, x.shape[0])
 
@@ -132,9 +145,6 @@ def masked_rows(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, mask: T
     lengths = mask.sum(-1)
     if can_read(mask) and not bool((mask[..., 1:] > mask[..., :-1]).any()):
         return function(x, lengths)
-    # Two inverse permutations of all rows: real rows to the front of their set, and back.
-    target = torch.where(mask, mask.cumsum(-1), lengths.unsqueeze(-1) + (~mask).cumsum(-1)) - 1
-    rows = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
-    front, back = rows.scatter(-1, target, rows).flatten(), rows.gather(-1, target).flatten()
+    front, back = to_front(mask)
     out = function(x.flatten(0, -2).index_select(0, front).view(x.shape), lengths)
     return out.flatten(0, -2).index_select(0, back).view(out.shape)

@@ -1,6 +1,8 @@
-"""Packed sets of rows: ``[T, C]`` with a ``ptr``, and the ways to and from other layouts.
+"""Packed sets of rows, ``[T, C]`` with a ``ptr``, dense ones, ``[B, N, C]``, and the ways between.
 
-Set ``b`` of a packed batch is the rows ``ptr[b]`` to ``ptr[b + 1]``.
+Set ``b`` of a packed batch is the rows ``ptr[b]`` to ``ptr[b + 1]``. On a CPU rows stay packed, so
+that padding costs nothing; on other devices and in compiled graphs, where each launch and each
+unknown size costs more than padding, an encoder pads its rows once (:class:`PaddedSets`).
 """
 
 from typing import Any
@@ -78,6 +80,15 @@ class _Scatter(torch.autograd.Function):
         return _Gather.apply(grad_out, *ctx.saved_tensors), None, None
 
 
+def to_front(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns two inverse permutations of all rows of ``mask`` ``[..., N]``, flat: the true rows of
+    each set to its front, and back."""
+    lengths = mask.sum(-1, keepdim=True)
+    target = torch.where(mask, mask.cumsum(-1), lengths + (~mask).cumsum(-1)) - 1
+    rows = torch.arange(mask.numel(), device=mask.device).view(mask.shape)
+    return rows.scatter(-1, target, rows).flatten(), rows.gather(-1, target).flatten()
+
+
 def all_pairs(ptr: Tensor) -> Tensor:
     r"""Lists all pairs of rows of each set, in the order of ``pair_distance``.
 
@@ -126,24 +137,40 @@ def pack(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 class PaddedSets:
-    """The dense layout ``[B, length, C]`` of packed sets, padded to the size of the largest."""
+    """The dense layout ``[B, length, C]`` of sets, padded to the size of the largest.
 
-    def __init__(self, ptr: Tensor) -> None:
+    Args:
+        ptr: ``[B + 1]``, the rows of each packed set.
+        length: the rows of the largest set. It is read from ``ptr`` if None, which waits for a GPU.
+        num_rows: the rows of all sets together, likewise.
+    """
+
+    def __init__(self, ptr: Tensor, length: int | None = None, num_rows: int | None = None) -> None:
         self.ptr = ptr.long()
         self.sizes = self.ptr.diff()
-        self.num_sets = self.sizes.numel()
-        self.length = int(self.sizes.max()) if self.num_sets else 0
-        self.num_rows = int(self.ptr[-1])
-        self.full = self.num_rows == self.num_sets * self.length
+        self.num_sets: int = self.sizes.numel()
+        known = length is not None
+        if length is None:
+            length = int(self.sizes.max()) if self.num_sets else 0
+        self.length = length
+        self.num_rows = int(self.ptr[-1]) if num_rows is None else num_rows
+        self.full = can_read(ptr) and self.num_rows == self.num_sets * self.length
+        if known and self.num_sets and _assert_async is not None:
+            _assert_async((self.sizes <= length).all(), "a set is larger than max_nodes")
         sets = set_of_row(self.ptr, self.num_rows)
-        self.slots = torch.arange(len(sets), device=ptr.device) + (
+        self.slots = torch.arange(self.num_rows, device=ptr.device) + (
             sets * self.length - self.ptr[sets]
         )
 
     @property
+    def lengths(self) -> Tensor | None:
+        """``[B]``, the rows of each set; None if none is padded."""
+        return None if self.full else self.sizes
+
+    @property
     def real(self) -> Tensor:
         """``[B, length]`` bool, true where a set has a row."""
-        return torch.arange(self.length, device=self.ptr.device) < self.sizes.unsqueeze(-1)
+        return torch.arange(self.length, device=self.sizes.device) < self.sizes.unsqueeze(-1)
 
     def pad(self, rows: Tensor) -> Tensor:
         """Converts ``[T, C]`` to ``[B, length, C]``, with zeros as padding."""
@@ -155,3 +182,17 @@ class PaddedSets:
         """Converts ``[B, length, C]`` to ``[T, C]``."""
         rows = x.reshape(self.num_sets * self.length, x.shape[2])
         return rows if self.full else gather_rows(rows, self.slots)
+
+
+class DenseSets(PaddedSets):
+    """Sets that were never packed: ``[B, length, C]`` with ``lengths`` ``[B]``, or all rows real.
+
+    Their number of rows is not known, so they cannot be packed.
+    """
+
+    def __init__(self, like: Tensor, lengths: Tensor | None = None) -> None:
+        self.num_sets, self.length = like.shape[:2]
+        self.full = lengths is None
+        if lengths is None:
+            lengths = torch.full((self.num_sets,), self.length, device=like.device)
+        self.sizes = lengths

@@ -98,20 +98,38 @@ class SliceSortAggregation(aggr.MultiAggregation):
         out = out.movedim((0, 1), (dim, dim + 1))
         return out.flatten(dim + 1, dim + 2) if dim + 2 < out.dim() else out
 
+    def of_dense(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Aggregates dense sets ``[B, N, C]`` with ``lengths`` ``[B]`` to ``[B, k, C]``."""
+        rows = sort_columns(x, lengths, None, descending=False, return_indices=False)
+        if lengths is None:
+            lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
+        below, above, weight = self._ranks(lengths.unsqueeze(-1), x.dtype)
+        low, high = (
+            rows.gather(1, at.clamp(max=x.shape[1] - 1).unsqueeze(-1).expand(-1, -1, x.shape[2]))
+            for at in (below, above)
+        )
+        out = low.lerp(high, weight.unsqueeze(-1))
+        return torch.where(lengths.view(-1, 1, 1) > 0, out, 0)
+
+    def _ranks(self, sizes: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows of a set of `sizes` `[B, 1]` around each quantile, and the weight of the second:
+        each `[B, k]`."""
+        # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
+        first, parts = (0, self.k - 1) if self.k > 1 else (1, 2)
+        steps = torch.arange(first, first + self.k, device=sizes.device)
+        ranks = (sizes - 1).clamp(min=0) * steps
+        below, rest = ranks // parts, ranks % parts
+        return below, below + (rest > 0), (rest / parts).to(dtype)
+
     def _interpolate(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """Reads sorted, packed rows at the k quantiles of each set: `[num_sets, k, C]`."""
         sizes = ptr.diff().unsqueeze(-1)
         if rows.shape[0] == 0:
             return rows.new_zeros(sizes.shape[0], self.k, rows.shape[1])
-        # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
-        first, parts = (0, self.k - 1) if self.k > 1 else (1, 2)
-        steps = torch.arange(first, first + self.k, device=rows.device)
-        ranks = (sizes - 1).clamp(min=0) * steps
-        below = (ptr[:-1].unsqueeze(-1) + ranks // parts).clamp(max=rows.shape[0] - 1)
-        weight = (ranks % parts / parts).to(rows.dtype)
+        below, above, weight = self._ranks(sizes, rows.dtype)
         low, high = (
             rows.index_select(0, at.flatten()).view(*at.shape, rows.shape[1])
-            for at in (below, below + (ranks % parts > 0))
+            for at in ((ptr[:-1, None] + x).clamp(max=rows.shape[0] - 1) for x in (below, above))
         )
         return torch.where(sizes.unsqueeze(-1) > 0, low.lerp(high, weight.unsqueeze(-1)), 0)
 
@@ -144,19 +162,35 @@ def _group(rows: Tensor, index: Tensor, num_sets: int) -> tuple[Tensor, Tensor]:
 
 
 class ReadoutKind(NamedTuple):
-    """One readout; its function maps packed rows, ``ptr`` and ``quantiles`` to a row per set."""
+    """One readout; its function maps packed rows, ``ptr`` and ``quantiles`` to a row per set, and
+    ``dense`` does so for dense rows and their layout."""
 
     function: Callable[[Tensor, Tensor, int], Tensor]
+    dense: Callable[[Tensor, PaddedSets, int], Tensor]
     token: bool = False  # it reads a row that the model puts in front of every set
     parts: Callable[[int], int] = lambda k: 1  # how many times the channels, for k quantiles
 
 
 def _maximum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     sets = PaddedSets(ptr)
-    if sets.length == 0:
-        return x.new_zeros(sets.num_sets, x.shape[1])
-    highest = sets.pad(x).masked_fill(~sets.real.unsqueeze(-1), -torch.inf).amax(1)
+    return x.new_zeros(sets.num_sets, x.shape[1]) if not sets.length else _max(sets.pad(x), sets, 0)
+
+
+def _max(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+    highest = x.masked_fill(~sets.real.unsqueeze(-1), -torch.inf).amax(1)
     return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
+
+
+def _dense_sum(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
+    return (x if sets.full else torch.where(sets.real.unsqueeze(-1), x, 0)).sum(1)
+
+
+def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+    return _dense_sum(x, sets) / sets.sizes.clamp(min=1).unsqueeze(-1)
+
+
+def _dense_quantiles(x: Tensor, sets: PaddedSets, quantiles: int) -> Tensor:
+    return SliceSortAggregation(quantiles).of_dense(x, sets.lengths).flatten(1)
 
 
 def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
@@ -168,19 +202,22 @@ def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
 
 
 READOUTS = {
-    "token": ReadoutKind(lambda x, ptr, k: gather_rows(x, ptr[:-1]), token=True),
-    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
-    "sum": ReadoutKind(_sum),
-    "quantiles": ReadoutKind(_quantiles, parts=lambda k: k),
+    "token": ReadoutKind(
+        lambda x, ptr, k: gather_rows(x, ptr[:-1]), lambda x, sets, k: x[:, 0], token=True
+    ),
+    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean"), _dense_mean),
+    "sum": ReadoutKind(_sum, _dense_sum),
+    "quantiles": ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k),
     "sum_quantiles": ReadoutKind(
         lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
+        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_quantiles(x, sets, k)], 1),
         parts=lambda k: 1 + k,
     ),
 }
 SEQUENCE_READOUTS = {
     "cls": READOUTS["token"],
     "mean": READOUTS["mean"],
-    "max": ReadoutKind(_maximum),
+    "max": ReadoutKind(_maximum, _max),
 }
 
 
@@ -217,14 +254,21 @@ class GraphReadout(Layer):
         self.readout, self.quantiles = readout, quantiles
         self.out_channels = channels * self.kinds[readout].parts(quantiles)
 
-    def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, ptr: Tensor | None = None, sets: PaddedSets | None = None
+    ) -> Tensor:
         """Reads one vector from each set.
 
         Args:
-            x: ``[T, channels]``, packed sets.
-            ptr: ``[B + 1]``, the rows of each set.
+            x: ``[T, channels]``, packed sets, or ``[B, N, channels]``, dense ones.
+            ptr: ``[B + 1]``, the rows of each packed set.
+            sets: the layout of dense sets.
         """
-        return self.kinds[self.readout].function(x, ptr, self.quantiles)
+        kind = self.kinds[self.readout]
+        if sets is not None:
+            return kind.dense(x, sets, self.quantiles)
+        assert ptr is not None
+        return kind.function(x, ptr, self.quantiles)
 
     def extra_repr(self) -> str:
         return self.readout

@@ -20,13 +20,18 @@ BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # a float's bits, by it
 AS_ON_GPU = [False]  # set by `slicegraph.ops.operator.as_on_gpu`
 
 
+def on_cpu(x: Tensor) -> bool:
+    """Whether the code of a CPU serves `x`."""
+    return x.is_cpu and not AS_ON_GPU[0]
+
+
 def can_read(x: Tensor) -> bool:
     """Whether values of `x` can be read without waiting for a device or breaking a graph.
 
     Where they can, rows stay packed and values are checked. Elsewhere (on a GPU, and in a compiled
     or exported graph) sets are padded, and every size comes from a shape or a Python integer.
     """
-    return x.is_cpu and not torch.compiler.is_compiling() and not AS_ON_GPU[0]
+    return on_cpu(x) and not torch.compiler.is_compiling()
 
 
 def plain(x: Any) -> Any:

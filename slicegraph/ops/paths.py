@@ -5,7 +5,7 @@ graphs, and so do its pairs of nodes, row major.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,16 +19,22 @@ MAX_DISTANCE = 254  # the largest whose distances, unreachable included, fit a b
 
 
 class ShortestPaths(NamedTuple):
-    """Graph ``b`` has the pairs ``pair_ptr[b]`` to ``pair_ptr[b + 1]``, row major."""
+    """Graph ``b`` has the pairs ``pair_ptr[b]`` to ``pair_ptr[b + 1]``, row major; the largest has
+    ``max_nodes`` nodes, None if that is not known."""
 
     distance: Tensor
     path: Tensor
     pair_ptr: Tensor
     edge_ptr: Tensor
+    max_nodes: int | None = None
 
 
 def shortest_paths(
-    edge_index: Tensor, ptr: Tensor, max_distance: int = MAX_DISTANCE, max_hops: int = 5
+    edge_index: Tensor,
+    ptr: Tensor,
+    max_distance: int = MAX_DISTANCE,
+    max_hops: int = 5,
+    num_pairs: int | None = None,
 ) -> ShortestPaths:
     r"""Finds the distance of every pair of nodes of a graph, and the edges of one shortest path.
 
@@ -49,6 +55,8 @@ def shortest_paths(
         ptr: ``[B + 1]``, int32 or int64: graph ``b`` is the nodes ``ptr[b]`` to ``ptr[b + 1]``.
         max_distance: longer distances are clipped to this one; at most 32,766.
         max_hops: how many edges of each path to return, from its beginning.
+        num_pairs: the number of pairs :math:`P` if it is known; only a compiled graph reads it,
+            whose sizes must not depend on values.
 
     Shapes:
         With :math:`P = \sum_b n_b^2`, pair ``(i, j)`` of graph ``b`` in row
@@ -58,9 +66,10 @@ def shortest_paths(
           uint8 if that fits, else int16.
         - path: ``[P, max_hops]``, the numbers of the edges within their graph (the position in
           ``edge_index`` less ``edge_ptr[b]``), -1 after the end of the path and where there is
-          none; int16, or int32 if a graph has more than 32,767 edges. A path whose distance was
-          clipped has its first edges all the same.
+          none; int16, or int32 if compiled or if a graph has more than 32,767 edges. A path whose
+          distance was clipped has its first edges all the same.
         - pair_ptr, edge_ptr: ``[B + 1]``, int64, the first pair and the first edge of each graph.
+        - max_nodes: the nodes of the largest graph; None if compiled.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
@@ -90,6 +99,8 @@ def shortest_paths(
         raise ValueError(f"{name}: ptr has shape {list(ptr.shape)}, expected [B + 1]")
     check_limits(name, max_distance, max_hops)
     edge_index, ptr = edge_index.contiguous(), ptr.long().contiguous()
+    if torch.compiler.is_compiling():
+        return ShortestPaths(*_paths_op(edge_index, ptr, max_distance, max_hops, num_pairs))
     # Inside of `torch.func`, tensors have no memory that a kernel could read.
     run = (lambda name, _: getattr(reference, name)) if is_transformed() else implementation
     pair_ptr, edge_ptr = offsets = run("graph_offsets", ptr)(edge_index, ptr)
@@ -98,13 +109,38 @@ def shortest_paths(
     distance = ptr.new_empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
     path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
     run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
-    return ShortestPaths(distance, path, pair_ptr, edge_ptr)
+    largest = int(ptr.diff().max()) if len(ptr) > 1 else 0
+    return ShortestPaths(distance, path, pair_ptr, edge_ptr, largest)
+
+
+@torch.library.custom_op("slicegraph::shortest_paths", mutates_args=())
+def _paths_op(
+    edge_index: Tensor, ptr: Tensor, max_distance: int, max_hops: int, num_pairs: int | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    distance, path, *ptrs = shortest_paths(edge_index, ptr, max_distance, max_hops)[:4]
+    return distance, path.int(), ptrs[0].clone(), ptrs[1].clone()
+
+
+@_paths_op.register_fake
+def _(
+    edge_index: Tensor, ptr: Tensor, max_distance: int, max_hops: int, num_pairs: int | None
+) -> tuple[Tensor, ...]:
+    size = _fake_size(num_pairs)
+    distance = ptr.new_empty(size, dtype=torch.uint8 if max_distance < 255 else torch.int16)
+    path = ptr.new_empty((size, max_hops), dtype=torch.int32)
+    return distance, path, ptr.new_empty(ptr.shape), ptr.new_empty(ptr.shape)
+
+
+def _fake_size(num_pairs: int | None) -> Any:
+    return torch.library.get_ctx().new_dynamic_size() if num_pairs is None else num_pairs
 
 
 _MOST_WALKS = 1 << 24  # values that `random_walks` pads at a time
 
 
-def random_walks(edge_index: Tensor, ptr: Tensor, length: int) -> Tensor:
+def random_walks(
+    edge_index: Tensor, ptr: Tensor, length: int, num_pairs: int | None = None
+) -> Tensor:
     r"""The probabilities that a random walk leads from one node to another, for every pair.
 
     These are the relative random-walk probabilities (RRWP) of `"Graph Inductive Biases in
@@ -120,6 +156,7 @@ def random_walks(edge_index: Tensor, ptr: Tensor, length: int) -> Tensor:
         edge_index: ``[2, E]``, int64, node numbers of the whole batch; directed edges.
         ptr: ``[B + 1]``, int64: graph ``b`` is the nodes ``ptr[b]`` to ``ptr[b + 1]``.
         length: how many powers :math:`K` to compute, at least 1.
+        num_pairs: as in :func:`shortest_paths`.
 
     Shapes:
         output: ``[P, length]``, float32, the pairs in the order of :func:`shortest_paths`.
@@ -135,6 +172,8 @@ def random_walks(edge_index: Tensor, ptr: Tensor, length: int) -> Tensor:
     check_tensor("random_walks", "ptr", ptr, torch.int64, ["B + 1"])
     if length < 1:
         raise ValueError(f"random_walks: length = {length} must be at least 1")
+    if torch.compiler.is_compiling():
+        return _walks_op(edge_index, ptr, length, num_pairs)
     sizes = ptr.diff()
     graph = torch.searchsorted(ptr, edge_index[0].contiguous(), right=True) - 1  # of each edge
     out = torch.empty(int(sizes.square().sum()), length, device=ptr.device)
@@ -152,6 +191,16 @@ def random_walks(edge_index: Tensor, ptr: Tensor, length: int) -> Tensor:
         out[done : done + len(places)] = powers.flatten(1).index_select(1, places).T
         done += len(places)
     return out
+
+
+@torch.library.custom_op("slicegraph::random_walks", mutates_args=())
+def _walks_op(edge_index: Tensor, ptr: Tensor, length: int, num_pairs: int | None) -> Tensor:
+    return random_walks(edge_index, ptr, length)
+
+
+@_walks_op.register_fake
+def _(edge_index: Tensor, ptr: Tensor, length: int, num_pairs: int | None) -> Tensor:
+    return ptr.new_empty((_fake_size(num_pairs), length), dtype=torch.float32)
 
 
 def _parts(sizes: list[int], length: int) -> Iterator[tuple[int, int]]:
@@ -222,7 +271,7 @@ def structural_bias(
     Shapes:
         output: ``[B, H, length, length]``.
     """
-    distance, path, _, edge_ptr = map(plain, encoding)
+    distance, path, _, edge_ptr = map(plain, encoding[:4])
     ptr = plain(ptr)
     name, pairs, hops, heads = "structural_bias", len(distance), products.shape[1], table.shape[-1]
     check_tensor(name, "table", table, None, [max_distance + 2 + token, heads])

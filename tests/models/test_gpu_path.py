@@ -1,0 +1,108 @@
+"""The models as on a GPU: padded sets, the numbers of the CPU, and no wait for the device."""
+
+from typing import Any
+
+import pytest
+import torch
+from models.small_graphs import disconnected_graph, random_graph
+from support.traced_models import image_model, images, sequence_model, tokens
+from support.waits import waits_on_gpu
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
+from slicegraph.nn.mixer import MIXERS, SEQUENCE_MIXERS
+from slicegraph.ops.operator import as_on_gpu
+from slicegraph.transforms import StructuralEncoding
+
+SIZES = {"num_layers": 2, "channels": 8, "ffn_channels": 8, "heads": 2, "max_hops": 3}
+KINDS: dict[str, dict[str, Any]] = {
+    **{mixer: {"mixer": mixer} for mixer in MIXERS},
+    "interleave": {"mixer": "sort_attn", "order": "interleave"},
+    "max_exchange": {"mixer": "sort", "order": "max_exchange"},
+    "pivot": {"mixer": "sort", "align": "pivot", "readout": "mean"},
+    "pivot of a maximum": {"mixer": "sort", "order": "max_exchange", "align": "pivot"},
+    "ours": {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"},
+    "gated": {"mixer": "attn", "local": "gated", "readout": "sum_quantiles", "norm": "batch"},
+    "walks": {"mixer": "attn", "local": "gine", "walk_length": 3, "walk_layers": True},
+    "kernel": {"mixer": "attn", "pair_weights": "kernel", "walk_length": 3, "readout": "sum"},
+    "nodes": {"mixer": "sort_attn", "task_level": "node"},
+    "post norm": {"mixer": "qkv", "post_norm": True, "readout": "mean", "recompute": "mix"},
+}
+
+
+def graph_model(**fields: Any) -> GraphSliceformer:
+    torch.manual_seed(0)
+    model = GraphSliceformer(GraphSliceformerConfig(**{**SIZES, **fields}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return model
+
+
+def encoded(sizes: tuple[int, ...] = (5, 9, 1, 7), seed: int = 0) -> Data:
+    """A batch as a data loader makes it."""
+    graphs = [random_graph(n, seed + n) for n in sizes] + [disconnected_graph()]
+    batch = StructuralEncoding(max_hops=3, walk_length=3)(Batch.from_data_list(graphs))
+    batch.max_nodes = max(*sizes, 6)
+    return batch
+
+
+def outcome(model: torch.nn.Module, *inputs: Any) -> list[Tensor]:
+    """The output, and the gradients of all parameters that have one."""
+    model.zero_grad()
+    out = model(*inputs)
+    (out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum().backward()
+    grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return [out.detach(), *(grads[name] for name in sorted(grads))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_graphs_give_the_same_numbers_and_never_wait(kind):
+    model, batch = graph_model(**KINDS[kind]).double(), encoded()
+    expected = outcome(model, batch)
+    with waits_on_gpu() as waits:
+        actual = outcome(model, batch)
+    assert waits == []
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("mixer", SEQUENCE_MIXERS)
+@pytest.mark.parametrize("readout", ["cls", "mean", "max"])
+def test_sequences_give_the_same_numbers_and_never_wait(mixer, readout):
+    model, (x, mask) = sequence_model(mixer, readout=readout).double(), tokens()
+    mask, x = mask.flip(1), x.flip(1).masked_fill(~mask.flip(1), -1)  # padding that is no token
+    expected = outcome(model, x, mask)
+    with waits_on_gpu() as waits:
+        actual = outcome(model, x, mask)
+    assert waits == []
+    torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("mixer", SEQUENCE_MIXERS)
+def test_images_give_the_same_numbers_and_never_wait(mixer):
+    model = image_model(mixer, order="interleave").double()
+    expected = outcome(model, images().double())
+    with waits_on_gpu() as waits:
+        actual = outcome(model, images().double())
+    assert waits == []
+    torch.testing.assert_close(actual, expected)
+
+
+def test_the_encoder_is_dense_and_keeps_one_type_in_bfloat16():
+    model, seen = graph_model(**KINDS["ours"], attention_dropout=0.1), []
+    for module in model.blocks[1].modules():
+        hook = lambda m, args, out: seen.append((type(m).__name__, out.shape, out.dtype))  # noqa: E731
+        module.register_forward_hook(hook)
+    with as_on_gpu(), torch.autocast("cpu", torch.bfloat16):
+        model(encoded())
+    found = {name: (shape, dtype) for name, shape, dtype in seen}
+    assert found["QuantileContext"] == ((5, 9, 8), torch.bfloat16)
+    assert found["Mixer"] == ((5, 9, 8), torch.bfloat16)
+
+
+def test_a_batch_whose_largest_graph_is_wrong_is_refused():
+    batch = encoded()
+    batch.max_nodes = 8
+    with as_on_gpu(), pytest.raises(RuntimeError, match="larger than max_nodes"):
+        graph_model()(batch)
