@@ -11,9 +11,12 @@ forward pass, the loss and the backward pass, without the optimizer.
 
 import argparse
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # before Triton is imported: there may be no GPU
 
 import torch
 from torch import Tensor
@@ -27,7 +30,7 @@ from benchmarks.markdown import row
 from slicegraph.models import GraphSliceformer
 from slicegraph.models.graph import preset
 from slicegraph.ops import reference, triton
-from slicegraph.ops.operator import as_on_gpu
+from slicegraph.ops.operator import as_on_gpu, use_backend
 from slicegraph.transforms import StructuralEncoding
 
 PRESETS = ("sliceformer-base", "slicegraph-base", "graphormer-base")
@@ -55,6 +58,8 @@ class Launches(TorchDispatchMode):
             self.counts[name] += 1
             # The gradient of the quantiles' weights is summed over the sets.
             self.counts[name] += name == "dense_mix_backward" and args[3] is not None
+        if ours:  # not in Triton's interpreter
+            return getattr(reference, name)(*args)
         return func(*args, **(kwargs or {}))
 
 
@@ -123,21 +128,23 @@ def molecules(count: int) -> Batch:
     return Batch.from_data_list(graphs)
 
 
-def step(name: str, layers: int, batch: Batch, autocast: bool = False) -> Counter[str]:
-    """The launches of the forward and the backward pass of a preset, narrow and `layers` deep."""
+def step(name: str, layers: int, batch: Batch, fused: bool, autocast: bool = False) -> Counter[str]:
+    """The launches of the forward and the backward pass of a preset, narrow and `layers` deep;
+    `fused` says whether the mix of a layer is one Triton kernel."""
     narrow = {"channels": 32, "ffn_channels": 32, "heads": 4, "num_layers": layers}
     model = GraphSliceformer(preset(name, **narrow)).train()
     launches = Launches()
     precision = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
-    with as_on_gpu(), launches, AsOnCuda(launches), precision:
+    backend = use_backend("triton" if fused else "reference")
+    with as_on_gpu(), backend, launches, AsOnCuda(launches), precision:
         loss = functional.l1_loss(model(batch).float(), torch.zeros(batch.num_graphs, 1))
         loss.backward()
     return launches.counts
 
 
-def per_layer(name: str, batch: Batch, autocast: bool = False) -> tuple[float, int]:
+def per_layer(name: str, batch: Batch, fused: bool, autocast: bool = False) -> tuple[float, int]:
     """The launches of one layer, forward and backward, and of the step of 12 layers."""
-    few, many = (step(name, layers, batch, autocast).total() for layers in DEPTHS)
+    few, many = (step(name, layers, batch, fused, autocast).total() for layers in DEPTHS)
     return (many - few) / (DEPTHS[1] - DEPTHS[0]), many
 
 
@@ -145,21 +152,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--molecules", type=int, default=32, help="of a batch (default: 32)")
     parser.add_argument("--bf16", action="store_true", help="bfloat16 by autocast")
+    parser.add_argument("--fused", action="store_true", help="with --operators: by the kernel")
     parser.add_argument("--operators", metavar="PRESET", help="list the operators of one layer")
     args = parser.parse_args()
     batch = molecules(args.molecules)
     if args.operators:
-        few, many = (step(args.operators, n, batch, args.bf16) for n in DEPTHS)
+        few, many = (step(args.operators, n, batch, args.fused, args.bf16) for n in DEPTHS)
         layers = DEPTHS[1] - DEPTHS[0]
         print(row("operator", "launches a layer"), row("---", "---"), sep="\n")
         for name in sorted(many, key=lambda name: few[name] - many[name]):
             if many[name] > few[name]:
                 print(row(name, f"{(many[name] - few[name]) / layers:g}"))
         return
-    print(row("preset", "a layer", "a step of 12 layers"), row("---", "---", "---"), sep="\n")
+    print(row("preset", "mix", "a layer", "a step of 12 layers"), row(*["---"] * 4), sep="\n")
     for name in PRESETS:
-        layer, total = per_layer(name, batch, args.bf16)
-        print(row(name, f"{layer:g}", f"{total:,}"), flush=True)
+        for fused in (False, True):
+            layer, total = per_layer(name, batch, fused, args.bf16)
+            kind = "one kernel" if fused else "operators of torch"
+            print(row(name, kind, f"{layer:g}", f"{total:,}"), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from slicegraph.ops import reference, triton
-from slicegraph.ops.layout import OptTensor, check_dense, check_layout
+from slicegraph.ops.layout import OptTensor, check_dense, check_layout, on_cpu
 from slicegraph.ops.operator import (
     Operator,
     choose,
@@ -89,15 +89,13 @@ def mix_sets(
     return _MixThrough.apply(run, *inputs, True)
 
 
-def serves_dense_mix(values: Tensor, bias: Tensor) -> bool:
-    """Whether :func:`dense_mix` of tensors like these is a kernel rather than steps of torch."""
-    rows, width = values.shape[1], values.shape[2] // bias.shape[1]
-    backend = choose(values.device.type)
+def fuses_mix(bias: Tensor, dtype: torch.dtype) -> bool:
+    """Whether :func:`dense_mix` of values of this type is a kernel rather than steps of torch."""
     return (
-        backend is triton
-        and values.dtype in triton.DTYPES["dense_mix"]
-        and rows <= triton.MIX_ROWS
-        and width <= triton.MIX_WIDTH
+        not on_cpu(bias)
+        and choose(bias.device.type) is triton
+        and dtype in triton.DTYPES["dense_mix"]
+        and bias.shape[-1] <= triton.MIX_ROWS
     )
 
 

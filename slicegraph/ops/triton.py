@@ -222,8 +222,9 @@ slice_attention_backward = partial(reference.slice_attention_backward, scan=_sca
 
 def mix_shape(rows: int, width: int) -> tuple[int, int, int]:
     """Log2 of the rows, the channels and the warps of a mix's tile; a product needs 16 of each."""
-    log, block = max(4, (rows - 1).bit_length()), max(16, triton.next_power_of_2(width))
-    return log, block, {4: 1, 5: 2, 6: 4, 7: 16}[log]
+    # By comparisons: a compiled graph then serves all sizes of a tile.
+    log = next(log for log in (4, 5, 6, 7) if rows <= 1 << log)
+    return log, max(16, triton.next_power_of_2(width)), {4: 1, 5: 2, 6: 4, 7: 16}[log]
 
 
 def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str, Any]]:
