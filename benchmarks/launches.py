@@ -37,6 +37,7 @@ PRESETS = ("sliceformer-base", "slicegraph-base", "graphormer-base")
 DEPTHS = (2, 12)
 # Operators of torch that launch nothing, besides those that return a view.
 FREE = {"detach", "_unsafe_view", "_reshape_alias", "lift_fresh", "is_same_size", "alias"}
+FREE |= {"promote_types", "randint"}  # random integers are only seeds, drawn on the host
 FREE |= {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_data"}
 
 
@@ -105,7 +106,7 @@ class AsOnCuda(TorchFunctionMode):
             x, p, training = (*args, 0.5, True)[:3]
             return torch.native_dropout(x, kwargs.get("p", p), kwargs.get("training", training))[0]
         if func is functional.scaled_dot_product_attention:
-            q, k, v, mask, *rest = (*args, None)[: max(4, len(args))]
+            q, k, v, mask = (*args, None)[:4]
 
             def run(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
                 return func(q, k, v, mask)

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from slicegraph.ops import reference, triton
+from slicegraph.ops.dropout import draw_seed
 from slicegraph.ops.layout import OptTensor, check_dense, check_layout, on_cpu
 from slicegraph.ops.operator import (
     Operator,
@@ -77,7 +78,11 @@ def mix_sets(
     p: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """`dense_mix` for callers whose sets are right by construction: never waits for a GPU."""
-    seed = torch.randint(2**63 - 1, (), device=values.device) if p else None
+    seed = None
+    if p and torch.compiler.is_compiling():  # which would break the graph to read a number
+        seed = torch.randint(2**63 - 1, (), device=values.device)
+    elif p:
+        seed = draw_seed()
     mask, down = (None, descending) if isinstance(descending, bool) else (descending, False)
     inputs = (values, bias, weight, lengths, mask, seed, down, sort, softmax, p)
     recording = torch.is_grad_enabled() and any(

@@ -251,6 +251,11 @@ def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
     return torch.where((mixed >= below).view(x.shape), x * scale, 0)
 
 
+def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
+    """`dropout(x) + added`."""
+    return dropout(x, seed, p) + added
+
+
 def _scramble(x: Tensor) -> Tensor:
     x = (x ^ (x >> 16)) * 0x7FEB352D & _LOW
     x = (x ^ (x >> 15)) * 0x846CA68B & _LOW

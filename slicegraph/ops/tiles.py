@@ -249,6 +249,24 @@ def _keep_factors(
     return tl.where(kept, scale, 0.0)
 
 
+@_jit(do_not_specialize=["seed", "count", "dropped"])
+def dropout_tile(
+    x: tl.tensor, added: tl.tensor, out: tl.tensor, seed: tl.tensor, count: tl.tensor,
+    dropped: tl.tensor, scale: tl.tensor, BLOCK: tl.constexpr
+) -> None:  # fmt: skip
+    """`out = dropout(x) + added`, without `added` if it is None."""
+    if seed.dtype.is_ptr():
+        seed = tl.load(seed)
+    start, local = tl.program_id(0).to(tl.int64) * BLOCK, tl.arange(0, BLOCK)
+    inside = start + local < count
+    factors = _keep_factors(start, local, seed, dropped, scale)
+    values = tl.load(x + start + local, mask=inside, other=0.0).to(tl.float32)
+    values = tl.where(factors == 0.0, 0.0, values * factors)
+    if added is not None:
+        values += tl.load(added + start + local, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + start + local, values.to(out.dtype.element_ty), mask=inside)
+
+
 @_jit()
 def _pair_weights(scores: tl.tensor, SOFTMAX: tl.constexpr) -> tl.tensor:
     """The weights of all pairs of one set and head; a row without any partner has zeros."""
@@ -280,7 +298,7 @@ def _product(a: tl.tensor, b: tl.tensor, TF32: tl.constexpr) -> tl.tensor:
     return tl.dot(a, b, input_precision="tf32" if TF32 else "ieee")
 
 
-@_jit(do_not_specialize=["rows", "descending", "inf", "dropped"])
+@_jit(do_not_specialize=["rows", "descending", "inf", "dropped", "seed"])
 def mix_tile(
     values: tl.tensor, bias: tl.tensor, weight: tl.tensor, lengths: tl.tensor, mask: tl.tensor,
     seed: tl.tensor, out: tl.tensor, ranks: tl.tensor, quantiles: tl.tensor,
@@ -306,7 +324,9 @@ def mix_tile(
     scores = tl.load(bias + start + place, mask=pair, other=float("-inf") if SOFTMAX else 0.0)
     weights = _pair_weights(scores, SOFTMAX)
     if seed is not None:
-        weights *= _keep_factors(start, place, tl.load(seed), dropped, scale)
+        if seed.dtype.is_ptr():
+            seed = tl.load(seed)
+        weights *= _keep_factors(start, place, seed, dropped, scale)
     real = (row < length) & used
     offset = row * C + channel
     x = tl.load(values + first + offset, mask=real, other=0.0)
@@ -349,7 +369,7 @@ def mix_tile(
         tl.store(out + first + offset, mixed, mask=(row < rows) & used)
 
 
-@_jit(do_not_specialize=["rows", "dropped"])
+@_jit(do_not_specialize=["rows", "dropped", "seed"])
 def mix_gradient_tile(
     grad_out: tl.tensor, values: tl.tensor, bias: tl.tensor, weight: tl.tensor, added: tl.tensor,
     ranks: tl.tensor, quantiles: tl.tensor, lengths: tl.tensor, seed: tl.tensor,
@@ -397,7 +417,9 @@ def mix_gradient_tile(
     weights = _pair_weights(scores, SOFTMAX)
     kept = weights
     if seed is not None:
-        factors = _keep_factors(start, place, tl.load(seed), dropped, scale)
+        if seed.dtype.is_ptr():
+            seed = tl.load(seed)
+        factors = _keep_factors(start, place, seed, dropped, scale)
         kept = weights * factors
     of_values = _product(tl.trans(kept.to(row_type)), grad, TF32).to(row_type)
     tl.store(grad_values + first + offset, of_values, mask=(row < rows) & used)

@@ -20,7 +20,14 @@ from slicegraph.ops.layout import (
     padding_rows,
     set_of_row,
 )
-from slicegraph.ops.tiles import mix_gradient_tile, mix_tile, move_tile, scan_tiles, sort_tile
+from slicegraph.ops.tiles import (
+    dropout_tile,
+    mix_gradient_tile,
+    mix_tile,
+    move_tile,
+    scan_tiles,
+    sort_tile,
+)
 
 try:
     import triton
@@ -38,6 +45,7 @@ DTYPES = {
     **dict.fromkeys(("column_scatter", "column_gather"), VALUE_DTYPES),
     **dict.fromkeys(("slice_attention", "slice_attention_backward"), VALUE_DTYPES),
     **dict.fromkeys(("dense_mix", "dense_mix_backward"), tuple(_INFINITY)),
+    **dict.fromkeys(("dropout", "dropout_add"), tuple(_INFINITY)),
 }
 # Sorts have no float arithmetic. Without this option Triton 3.9 warns that its default will change.
 OPTIONS = {"enable_fp_fusion": False}
@@ -227,17 +235,48 @@ def mix_shape(rows: int, width: int) -> tuple[int, int, int]:
     return log, max(16, triton.next_power_of_2(width)), {4: 1, 5: 2, 6: 4, 7: 16}[log]
 
 
+def _dropping(p: float) -> dict[str, Any]:
+    dropped, scale = reference.dropping(p)
+    return {"dropped": dropped - (dropped >> 31 << 32), "scale": scale}  # signed, of 32 bits
+
+
+def _seed(seed: OptTensor) -> Any:
+    """A seed of the host becomes a number, which is no copy; it must not look like 32 bits."""
+    if seed is None or not seed.is_cpu or type(seed) not in PLAIN:
+        return seed
+    return int(seed) if int(seed) >> 32 else seed
+
+
+def dropout(x: Tensor, seed: Tensor, p: float, added: OptTensor = None) -> Tensor:
+    """Drop an entry if the hash of its position and the seed is small, and scale the others."""
+    x = x.contiguous()
+    out = torch.empty_like(x if added is None else added, memory_format=torch.contiguous_format)
+    if x.numel():
+        _launch(
+            *(dropout_tile, x, triton.cdiv(x.numel(), _DROPOUT_BLOCK)),
+            **{"x": x, "added": None if added is None else added.contiguous(), "out": out},
+            **{"seed": _seed(seed), "count": x.numel(), "BLOCK": _DROPOUT_BLOCK, **_dropping(p)},
+        )
+    return out
+
+
+def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
+    """`dropout(x) + added`."""
+    return dropout(x, seed, p, added)
+
+
+_DROPOUT_BLOCK = 1024
+
+
 def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str, Any]]:
     """The number of programs, and the arguments that both mix programs have."""
     sets, rows, channels = values.shape
     heads = bias.shape[1]
     log, block, warps = mix_shape(rows, channels // heads)
-    dropped, scale = reference.dropping(p)
     tf32 = torch.get_float32_matmul_precision() != "highest"
     return sets * heads, {
         "rows": rows,
-        "dropped": dropped - (dropped >> 31 << 32),  # as a signed integer of 32 bits
-        "scale": scale,
+        **_dropping(p),
         "HEADS": heads,
         "WIDTH": channels // heads,
         "LOG": log,
@@ -252,7 +291,7 @@ def _serves(values: Tensor, bias: Tensor) -> bool:
     return 0 < rows <= MIX_ROWS and 0 < width <= MIX_WIDTH and values.shape[0] > 0
 
 
-def _launch(program: Any, x: Tensor, programs: int, **arguments: Any) -> None:
+def _launch(program: Any, x: Tensor, programs: int, /, **arguments: Any) -> None:
     if type(x) in PLAIN:
         with torch.cuda.device_of(x):
             program[(programs,)](**arguments)
@@ -289,7 +328,7 @@ def dense_mix(
     programs, options = _mix_options(values, bias, p)
     _launch(
         *(mix_tile, values, programs),
-        **{"values": values, "bias": bias.contiguous(), "out": out, "seed": seed},
+        **{"values": values, "bias": bias.contiguous(), "out": out, "seed": _seed(seed)},
         **{"weight": None if weight is None else weight.contiguous(), "lengths": _flat(lengths)},
         mask=None if mask is None else mask.contiguous().view(torch.uint8),
         ranks=ranks if ranks.numel() else None,
@@ -330,7 +369,7 @@ def dense_mix_backward(
         *(mix_gradient_tile, values, programs),
         **{"grad_out": grad_out.contiguous(), "values": values, "bias": bias.contiguous()},
         **{"weight": None if weight is None else weight.contiguous(), "lengths": _flat(lengths)},
-        **{"added": None if added is None else added.contiguous(), "seed": seed},
+        **{"added": None if added is None else added.contiguous(), "seed": _seed(seed)},
         ranks=ranks if ranks.numel() else None,
         quantiles=quantiles if quantiles.numel() else None,
         **{"grad_values": grad_values, "grad_bias": grad_bias if with_bias else None},
