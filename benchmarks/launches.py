@@ -24,14 +24,14 @@ from torch.autograd import Function
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 
 from benchmarks.markdown import row
+from slicegraph.cli.gpu_check import molecules
 from slicegraph.models import GraphSliceformer
 from slicegraph.models.graph import preset
 from slicegraph.ops import reference, triton
 from slicegraph.ops.operator import as_on_gpu, use_backend
-from slicegraph.transforms import StructuralEncoding
 
 PRESETS = ("sliceformer-base", "slicegraph-base", "graphormer-base")
 DEPTHS = (2, 12)
@@ -113,20 +113,6 @@ class AsOnCuda(TorchFunctionMode):
 
             return _OneKernel.apply(self.launches, "attention", run, q, k, v, mask)
         return func(*args, **kwargs)
-
-
-def molecules(count: int) -> Batch:
-    """Chains of 6 to 17 atoms with all that the collate step would have written."""
-    generator = torch.Generator().manual_seed(0)
-    graphs = []
-    for number in range(count):
-        nodes = 6 + number % 12
-        ends = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
-        edge_index = torch.cat([ends, ends.flip(0)], 1)
-        x = torch.randint(2, (nodes, 9), generator=generator)
-        edge_attr = torch.randint(2, (edge_index.shape[1], 3), generator=generator)
-        graphs.append(StructuralEncoding()(Data(x, edge_index, edge_attr)))
-    return Batch.from_data_list(graphs)
 
 
 def step(name: str, layers: int, batch: Batch, fused: bool, autocast: bool = False) -> Counter[str]:

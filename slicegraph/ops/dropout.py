@@ -39,7 +39,7 @@ def dropout_add(x: Tensor, added: Tensor, p: float) -> Tensor:
     fused = fused and x.shape == added.shape and x.dtype in triton.DTYPES["dropout_add"]
     if not (fused and choose(x.device.type) is triton):
         return dropout(x, p) + added
-    return _dropout_add(x, added.to(torch.promote_types(x.dtype, added.dtype)), draw_seed(), p)
+    return dropout_add_op(x, added.to(torch.promote_types(x.dtype, added.dtype)), draw_seed(), p)
 
 
 def draw_seed() -> Tensor:
@@ -63,7 +63,7 @@ class _Dropout(Function):
         return None, _dropout(grad_out, *ctx.saved_tensors, ctx.p), None, None
 
 
-_dropout_add = Operator(
+dropout_add_op = Operator(
     "dropout_add",
     "Tensor x, Tensor added, Tensor seed, float p",
     fake=lambda x, added, *rest: added.new_empty(added.shape),
@@ -71,7 +71,7 @@ _dropout_add = Operator(
 )
 
 
-@_dropout_add.differentiate_with
+@dropout_add_op.differentiate_with
 class _DropoutAdd(Function):
     @staticmethod
     def forward(ctx: Any, run: Any, x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:

@@ -251,11 +251,12 @@ def dropout(x: Tensor, seed: Tensor, p: float, added: OptTensor = None) -> Tenso
     """Drop an entry if the hash of its position and the seed is small, and scale the others."""
     x = x.contiguous()
     out = torch.empty_like(x if added is None else added, memory_format=torch.contiguous_format)
+    block = 1 << 16 if x.is_cpu else 1024  # few programs for the interpreter
     if x.numel():
         _launch(
-            *(dropout_tile, x, triton.cdiv(x.numel(), _DROPOUT_BLOCK)),
+            *(dropout_tile, x, triton.cdiv(x.numel(), block)),
             **{"x": x, "added": None if added is None else added.contiguous(), "out": out},
-            **{"seed": _seed(seed), "count": x.numel(), "BLOCK": _DROPOUT_BLOCK, **_dropping(p)},
+            **{"seed": _seed(seed), "count": x.numel(), "BLOCK": block, **_dropping(p)},
         )
     return out
 
@@ -263,9 +264,6 @@ def dropout(x: Tensor, seed: Tensor, p: float, added: OptTensor = None) -> Tenso
 def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
     """`dropout(x) + added`."""
     return dropout(x, seed, p, added)
-
-
-_DROPOUT_BLOCK = 1024
 
 
 def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str, Any]]:
