@@ -1,5 +1,6 @@
 """Every operator in plain torch: the specification, on any device."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -267,11 +268,17 @@ def gather_sum(table: Tensor, index: Tensor) -> Tensor:
     return functional.embedding(index, table).sum(1)
 
 
-def edge_sum(x: Tensor, table: Tensor, codes: Tensor, index: Tensor) -> Tensor:
+def edge_sum(
+    x: Tensor,
+    table: Tensor,
+    codes: Tensor,
+    index: Tensor,
+    sum_rows: Callable[[Tensor, Tensor], Tensor] = gather_sum,
+) -> Tensor:
     """`out[target] += relu(x[source] + table[code 0] + table[code 1] + ...)`, from zeros."""
     if can_read(index):
         check_edges(x, table, codes, index)
-    messages = torch.relu(x.index_select(0, index[0]) + gather_sum(table, codes))
+    messages = torch.relu(x.index_select(0, index[0]) + sum_rows(table, codes))
     return torch.zeros_like(x).index_add(0, index[1], messages)
 
 
