@@ -59,7 +59,7 @@ def _add_flag(group: Any, field: Field) -> None:
     if field.default not in (None, MISSING) and not isinstance(field.default, bool):
         text += f" ({field.default})"
     options: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS}
-    if isinstance(field.default, bool):
+    if "bool" in str(field.type):
         options["action"] = _Switch
     elif str(field.type).startswith("tuple"):
         options["metavar"] = "A,B,C" if field.name == "fractions" else "A,B"

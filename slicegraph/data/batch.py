@@ -183,6 +183,7 @@ def collate(
     else:
         view = store[indices]
         batch = Batch.from_data_list([view[i] for i in range(len(view))], exclude_keys=["smiles"])
+    batch.max_nodes = int(np.diff(arrays.ptr).max())
     return batch if encode is None else encode(batch)
 
 
@@ -208,7 +209,6 @@ def _joined(arrays: MoleculeArrays) -> Batch:
     batch = Batch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
     zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)
     batch._num_graphs = len(ptr) - 1
-    batch.max_nodes = int(np.diff(arrays.ptr).max())
     batch._slice_dict = slices
     batch._inc_dict = {**dict.fromkeys(slices, zeros), "edge_index": ptr[:-1]}
     return batch

@@ -370,6 +370,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         self.encodings = torch.nn.ModuleDict(
             {name: torch.nn.Linear(size, c.channels) for name, size in sizes.items()}
         )
+        self.input_dropout = c.input_dropout
         self.embedding_norm = torch.nn.LayerNorm(c.channels) if c.embedding_norm else None
         local, edge_walks = LOCALS[c.local], c.walks_of("edge")
         self.edge_embedding = self.edge_walks = None
@@ -575,7 +576,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         if self.training:
-            x = dropout(x, self.config.input_dropout)
+            x = dropout(x, self.input_dropout)
         ptr, index = graphs.ptr, graphs.edge_index
         if token:  # a row in front of the nodes of each graph
             index = index + set_of_row(ptr, num_nodes)[index] + 1

@@ -155,7 +155,7 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
     def __init__(self, config: SequenceSliceformerConfig) -> None:
         super().__init__()
         self.config = c = config
-        self.token = SEQUENCE_READOUTS[c.readout].token
+        self.token, self.input_dropout = SEQUENCE_READOUTS[c.readout].token, c.input_dropout
         options = c.pick("vocabulary", "in_channels", "max_length", "positions")
         self.embedding = SequenceEmbedding(c.channels, token=self.token, **options)
         self.blocks = torch.nn.ModuleList()
@@ -208,7 +208,7 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
             sets = DenseSets(rows, lengths)
             options = {"sets": sets}
         if self.training:
-            rows = dropout(rows, c.input_dropout)
+            rows = dropout(rows, self.input_dropout)
         if SEQUENCE_MIXERS[c.mixer].needs_pairs:
             pairs = SetAttention(PaddedSets(ptr) if sets is None else sets, c.heads, rows)
         rows = encode(self.blocks, rows, pairs=pairs, first_rows=self.token, **options)

@@ -179,7 +179,7 @@ class SliceSortConv(Layer):
                 "edge_weight is given; weights are edge features: "
                 "edge_attr=edge_weight.unsqueeze(-1) with edge_dim=1"
             )
-        elif x.dim() != 2 or self.in_channels not in (-1, x.shape[1]):
+        elif x.dim() != 2 or (self.in_channels != -1 and x.shape[1] != self.in_channels):
             problem = f"x has shape {list(x.shape)}, expected [N, {self.in_channels}]"
         elif x.shape[0] == 0:
             problem = "x has no rows, expected at least one node"

@@ -100,33 +100,14 @@ class SliceSortAggregation(aggr.MultiAggregation):
 
     def of_dense(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Aggregates dense sets ``[B, N, C]`` with ``lengths`` ``[B]`` to ``[B, k, C]``."""
-        rows = sort_columns(x, lengths, None, descending=False, return_indices=False)
-        if lengths is None:
-            lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
-        below, above, weight = self._ranks(lengths.unsqueeze(-1), x.dtype)
-        low, high = (
-            rows.gather(1, at.clamp(max=x.shape[1] - 1).unsqueeze(-1).expand(-1, -1, x.shape[2]))
-            for at in (below, above)
-        )
-        out = low.lerp(high, weight.unsqueeze(-1))
-        return torch.where(lengths.view(-1, 1, 1) > 0, out, 0)
-
-    def _ranks(self, sizes: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """The rows of a set of `sizes` `[B, 1]` around each quantile, and the weight of the second:
-        each `[B, k]`."""
-        # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
-        first, parts = (0, self.k - 1) if self.k > 1 else (1, 2)
-        steps = torch.arange(first, first + self.k, device=sizes.device)
-        ranks = (sizes - 1).clamp(min=0) * steps
-        below, rest = ranks // parts, ranks % parts
-        return below, below + (rest > 0), (rest / parts).to(dtype)
+        return _quantiles_of_dense(x, lengths, self.k)
 
     def _interpolate(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """Reads sorted, packed rows at the k quantiles of each set: `[num_sets, k, C]`."""
         sizes = ptr.diff().unsqueeze(-1)
         if rows.shape[0] == 0:
             return rows.new_zeros(sizes.shape[0], self.k, rows.shape[1])
-        below, above, weight = self._ranks(sizes, rows.dtype)
+        below, above, weight = _ranks(sizes, self.k, rows.dtype)
         low, high = (
             rows.index_select(0, at.flatten()).view(*at.shape, rows.shape[1])
             for at in ((ptr[:-1, None] + x).clamp(max=rows.shape[0] - 1) for x in (below, above))
@@ -135,6 +116,30 @@ class SliceSortAggregation(aggr.MultiAggregation):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(k={self.k})"
+
+
+def _quantiles_of_dense(x: Tensor, lengths: Tensor | None, k: int) -> Tensor:
+    rows = sort_columns(x, lengths, None, descending=False, return_indices=False)
+    if lengths is None:
+        lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
+    below, above, weight = _ranks(lengths.unsqueeze(-1), k, x.dtype)
+    low, high = (
+        rows.gather(1, at.clamp(max=x.shape[1] - 1).unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        for at in (below, above)
+    )
+    out = low.lerp(high, weight.unsqueeze(-1))
+    return torch.where(lengths.view(-1, 1, 1) > 0, out, 0)
+
+
+def _ranks(sizes: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of a set around each of k quantiles, and the weight of the second: `[B, k]` each,
+    for `sizes` `[B, 1]`."""
+    # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
+    first, parts = (0, k - 1) if k > 1 else (1, 2)
+    steps = torch.arange(first, first + k, device=sizes.device)
+    ranks = (sizes - 1).clamp(min=0) * steps
+    below, rest = ranks // parts, ranks % parts
+    return below, below + (rest > 0), (rest / parts).to(dtype)
 
 
 # PyG's resolver reads this namespace: `aggr="slicesort"`.
@@ -190,7 +195,7 @@ def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
 
 
 def _dense_quantiles(x: Tensor, sets: PaddedSets, quantiles: int) -> Tensor:
-    return SliceSortAggregation(quantiles).of_dense(x, sets.lengths).flatten(1)
+    return _quantiles_of_dense(x, sets.lengths, quantiles).flatten(1)
 
 
 def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:

@@ -162,7 +162,7 @@ class TrainConfig:
         "processes that load data for a device (default: for a GPU 1 to 8, else 0)", ">= 0"
     )
     threads: int | None = _machine("CPU threads of a process (default: 1 a core; mini: 1)", ">= 1")
-    compile: bool = _machine("compile the model with torch.compile (default: no)", None, False)
+    compile: bool | None = _machine("compile the model with torch.compile (default: on CUDA only)")
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ class TrainingModule(pl.LightningModule):
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
-        if config.compile:
+        if compiles(config, self.trainer.strategy.root_device):
             self._score = torch.compile(self._score, dynamic=True)
         self._ready = True
 
@@ -184,6 +185,13 @@ class TrainingModule(pl.LightningModule):
             "model": {"model": type(self.model).__name__, **asdict(self.model.config)},
             "train": asdict(self.config),
         }
+
+
+def compiles(config: TrainConfig, device: torch.device) -> bool:
+    """Return whether to compile the model: as asked for, or where a launch costs most."""
+    if config.compile is not None:
+        return config.compile
+    return device.type == "cuda" and find_spec("triton") is not None  # the compiler's backend
 
 
 def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:

@@ -210,11 +210,14 @@ def few(tmp_path: Path, request: pytest.FixtureRequest) -> MoleculeStore:
     return store.with_labels(store.labels, np.arange(10, dtype=np.int8).reshape(5, 2) % 3 - 1)
 
 
+def tensors(data: Data) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in data if name != "max_nodes"}
+
+
 def assert_same_graph(actual: Data, expected: Data) -> None:
-    assert set(actual.keys()) == set(expected.keys()) - {"smiles"}
-    for name in actual.keys():  # noqa: SIM118
-        value = expected[name]
-        assert torch.equal(actual[name], value.to(actual[name].dtype)), name
+    assert tensors(actual).keys() == tensors(expected).keys() - {"smiles"}
+    for name, value in tensors(actual).items():
+        assert torch.equal(value, expected[name].to(value.dtype)), name
 
 
 @pytest.mark.parametrize("encode", [None, StructuralEncoding(), StructuralEncoding(3, 2)])
@@ -245,8 +248,8 @@ def test_without_pygs_private_names_pyg_makes_the_batch(
 
 
 def test_numbers_are_small(few: MoleculeStore) -> None:
-    batch = collate(few, [0, 1, 2])
-    dtypes = {name: str(batch[name].dtype).removeprefix("torch.") for name in batch.keys()}  # noqa: SIM118
+    batch = tensors(collate(few, [0, 1, 2]))
+    dtypes = {name: str(value.dtype).removeprefix("torch.") for name, value in batch.items()}
     assert dtypes.pop("y", "float32") == "float32"
     assert dtypes.pop("bound", "int8") == "int8"
     assert dtypes == {
@@ -261,12 +264,16 @@ def test_index_counts_in_the_whole_store(few: MoleculeStore) -> None:
 
 
 def test_every_tensor_moves_with_the_batch(few: MoleculeStore) -> None:
-    assert all(value.is_meta for _, value in collate(few, [0, 2]).to("meta"))
+    batch = collate(few, [0, 2]).to("meta")
+    assert all(value.is_meta for value in tensors(batch).values())
+    assert batch.max_nodes == max(few[0].num_nodes, few[2].num_nodes)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a CUDA device pins memory")
 def test_every_tensor_is_pinned_with_the_batch(few: MoleculeStore) -> None:
-    assert all(value.is_pinned() for _, value in collate(few, [0, 2]).pin_memory())
+    batch = collate(few, [0, 2]).pin_memory()
+    assert all(value.is_pinned() for value in tensors(batch).values())
+    assert isinstance(batch.max_nodes, int)
 
 
 def through_pickle(batch: Batch) -> Batch:
@@ -283,7 +290,7 @@ def test_copies_of_a_batch_still_separate(
 
 
 def test_changing_a_batch_leaves_the_store_alone(few: MoleculeStore) -> None:
-    for _, value in collate(few, slice(None)):
+    for value in tensors(collate(few, slice(None))).values():
         value.zero_()
     assert few[4].index.tolist() == [4]
     assert few[2].x.tolist() == GRAPHS[2][0]
@@ -317,7 +324,8 @@ def forty(tmp_path_factory: pytest.TempPathFactory) -> MoleculeStore:
 def assert_same_batches(actual: list[Batch], expected: list[Batch]) -> None:
     for one, other in zip(actual, expected, strict=True):
         assert set(one.keys()) == set(other.keys())
-        assert all(torch.equal(value, other[name]) for name, value in one)
+        assert all(torch.equal(value, other[name]) for name, value in tensors(one).items())
+        assert one.max_nodes == other.max_nodes == int(one.ptr.diff().max())
 
 
 @pytest.mark.parametrize(

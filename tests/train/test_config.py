@@ -3,11 +3,13 @@
 from dataclasses import fields
 
 import pytest
+import torch
 
 from slicegraph.cli.train import _merged
 from slicegraph.models import PRESETS
 from slicegraph.train import TrainConfig
 from slicegraph.train.config import read_yaml
+from slicegraph.train.module import compiles
 
 
 def test_a_configuration_comes_back_from_its_yaml(tmp_path):
@@ -98,3 +100,13 @@ def test_a_flag_overrides_the_file_and_the_other_way_to_say_how_long():
     config = TrainConfig.from_dict(merged)
     assert (config.lr, config.epochs, config.max_steps, config.min_steps) == (1.0, 3, None, None)
     assert config.model == {"heads": 2, "mixer": "qkv"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "expected"),
+    [(None, "cuda", True), (None, "cpu", False), (False, "cuda", False), (True, "cpu", True)],
+)
+def test_a_run_compiles_on_cuda_unless_told_otherwise(asked, device, expected, monkeypatch):
+    monkeypatch.setattr("slicegraph.train.module.find_spec", lambda name: object())
+    config = TrainConfig(data="csv:table.csv", compile=asked)
+    assert compiles(config, torch.device(device)) == expected
