@@ -40,7 +40,7 @@ class Size(NamedTuple):
     molecules: int
     steps: int
     channels: int
-    fields: dict[str, int]
+    fields: dict[str, Any]
 
 
 SIZES = {

@@ -135,7 +135,7 @@ def _sort_long(
         found.append(torch.sort(rows, dim=-2, stable=True, descending=way))
     values, indices = found[0]
     if mask is not None:
-        values, indices = (torch.where(mask, *pair) for pair in zip(*found, strict=True))
+        values, indices = (torch.where(mask, found[0][i], found[1][i]) for i in (0, 1))
     if padding is not None:
         values = values.masked_fill_(padding, 0)
     values = values.contiguous()
