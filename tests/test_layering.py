@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
     "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
 }
-OUTSIDE_OF_OPS = {"ops.triton": {"torch", "triton"}}
+OUTSIDE_OF_OPS = {"ops.triton": {"torch", "triton"}, "ops.tiles": {"torch", "triton"}}
 PACKAGE = Path(slicegraph.__file__).parent
 
 

@@ -18,11 +18,23 @@ _PACKAGES = "torch torch-geometric torch-scatter ogb rdkit numpy lightning trito
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: `slicegraph info` has no options."""
+    """Add the options of `slicegraph info`."""
+    parser.add_argument(
+        "--gpu-check",
+        action="store_true",
+        help="check every kernel against the reference, count waits and measure the rate of "
+        "training on the GPU (on the CPU without one, at small sizes): a page to paste into an "
+        "issue; takes minutes",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Print versions, devices and backends; a forced backend that serves no device is an error."""
+    if args.gpu_check:
+        check = import_module("slicegraph.cli.gpu_check").check  # imports PyG's models
+        for line in check(torch.device("cuda" if torch.cuda.is_available() else "cpu")):
+            print(line, flush=True)
+        return
     print(f"slicegraph {__version__}")
     _section("Versions", _versions())
     _section("Extras", _extras())

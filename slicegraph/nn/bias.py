@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, token_ptr
 from slicegraph.ops.dropout import dropout as drop
 from slicegraph.ops.layout import can_read, on_cpu, set_of_row
+from slicegraph.ops.mix import fuses_mix, mix_sets
 from slicegraph.ops.operator import has_kernel, is_transformed
 from slicegraph.ops.pairs import pair_attention, pair_mix_op, pair_mix_through
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
@@ -50,9 +52,12 @@ class PairBias:
     ) -> None:
         self.bias, self.sets, self.softmax = bias, sets, softmax
         self.layers, self.kind, self.weights = layers, kind, None
+        self.fused = softmax and kind == "softmax" and fuses_mix(bias, _product_type(bias))
         if not layers:  # in the type of the products: one cast for all layers, and one backward
             dtype = _product_type(bias)
-            if softmax:
+            if self.fused:
+                pass  # the kernel of each layer computes its softmax
+            elif softmax:
                 self.weights = PAIR_WEIGHTS[kind](bias, sets).to(dtype)
             else:
                 self.bias = _cast(bias, dtype)
@@ -63,9 +68,20 @@ class PairBias:
             return self
         return PairBias(self.bias + self.layers[number], self.sets, self.softmax, kind=self.kind)
 
-    def mix(self, values: Tensor, dropout: float = 0.0) -> Tensor:
+    def fuses(self, values: Tensor) -> bool:
+        """Whether :meth:`mix` is one kernel, which can sort the rows or read quantiles as well."""
+        return self.fused and values.dim() == 3
+
+    def mix(self, values: Tensor, dropout: float = 0.0, **reading: Any) -> Tensor:
         """Averages ``values``, packed ``[T, C]`` or dense ``[B, N, C]``; each head has its part of
-        the channels."""
+        the channels. If it :meth:`fuses`, ``reading`` are options of
+        :func:`slicegraph.ops.dense_mix`."""
+        if self.fuses(values):
+            # The next layer goes on from here, so that the gradients of all layers add up.
+            out, self.bias = mix_sets(values, self.bias, self.sets.sizes, p=dropout, **reading)
+            return out
+        if self.fused and self.weights is None:
+            self.weights = PAIR_WEIGHTS[self.kind](self.bias, self.sets)
         if self.weights is None:
             raise ValueError("PairBias: mix needs the weights; make it with softmax=True")
         if values.dim() == 3:

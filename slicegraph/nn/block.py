@@ -13,7 +13,7 @@ from slicegraph.nn.layer import NORMS, Layer
 from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, linear_of, recomputed
 from slicegraph.nn.packed import PaddedSets, gather_rows
-from slicegraph.ops.dropout import dropout
+from slicegraph.ops.dropout import dropout_add
 
 
 class EncoderBlock(Layer):
@@ -127,9 +127,9 @@ class EncoderBlock(Layer):
             read = x if norm is None else norm(x)
             mixed = self._run(partial(self.mixer, **options), read, is_random)
             mixed = mixed + self._pass_messages(read, edges, rows)
-        x = self._drop(mixed) + (x if rows is None else gather_rows(x.flatten(0, -2), rows))
+        x = self._add(mixed, x if rows is None else gather_rows(x.flatten(0, -2), rows))
         x = mixer_norm(x) if self.post_norm else x
-        x = x + self._drop(self._run(partial(self._ffn, norm=ffn_norm), x))
+        x = self._add(self._run(partial(self._ffn, norm=ffn_norm), x), x)
         return ffn_norm(x) if self.post_norm else x
 
     def _pass_messages(self, x: Tensor, edges: Edges, rows: Tensor | None) -> Tensor:
@@ -145,8 +145,8 @@ class EncoderBlock(Layer):
         """Calls a function, whose intermediate tensors the mode ``"all"`` recomputes."""
         return recomputed(run, x, is_random) if self.recompute == "all" else run(x)
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return dropout(x, self.dropout) if self.training else x
+    def _add(self, branch: Tensor, x: Tensor) -> Tensor:
+        return dropout_add(branch, x, self.dropout if self.training else 0.0)
 
 
 def real_rows(norm: torch.nn.Module, sets: PaddedSets | None) -> Callable[[Tensor], Tensor]:

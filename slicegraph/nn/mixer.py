@@ -127,14 +127,13 @@ class MixerKind(NamedTuple):
 
 MIXERS = {
     "quantile_attn": MixerKind(
-        lambda m, v, sizes, pairs: m.context(pairs.mix(v, m.active_dropout), *sizes),
-        needs_context=True,
+        lambda m, v, sizes, pairs: m.quantiles_of_mixed(v, sizes, pairs), needs_context=True
     ),
     "quantile": MixerKind(
         lambda m, v, sizes, pairs: m.context(v, *sizes), needs_pairs=False, needs_context=True
     ),
     "sort_attn": MixerKind(
-        lambda m, v, sizes, pairs: m.sort(pairs.mix(v, m.active_dropout), sizes), needs_order=True
+        lambda m, v, sizes, pairs: m.sort_mixed(v, sizes, pairs), needs_order=True
     ),
     "attn_plus_sort": MixerKind(
         lambda m, v, sizes, pairs: pairs.mix(v, m.active_dropout) + m.sort(v, sizes),
@@ -280,6 +279,21 @@ class Mixer(Layer):
         """Orders the channels of each set."""
         return ALIGNS[self.align](self.order, values, sizes)
 
+    def sort_mixed(self, values: Tensor, sizes: Sizes, pairs: PairBias) -> Tensor:
+        """Orders the channels of each set after its rows were mixed, in one kernel if there is."""
+        order, p = self.order, self.active_dropout
+        assert order is not None
+        if pairs.fuses(values) and self.align == "rows" and not order.exchanges:
+            return pairs.mix(values, p, sort=True, descending=order.descending)
+        return self.sort(pairs.mix(values, p), sizes)
+
+    def quantiles_of_mixed(self, values: Tensor, sizes: Sizes, pairs: PairBias) -> Tensor:
+        """Adds weighted quantiles to the mixed rows, in one kernel if there is."""
+        assert self.context is not None
+        if pairs.fuses(values):
+            return pairs.mix(values, self.active_dropout, weight=self.context.weight)
+        return self.context(pairs.mix(values, self.active_dropout), *sizes)
+
     def slice(
         self, keys_and_values: Tensor, sizes: Sizes, mix: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
@@ -324,8 +338,6 @@ class Mixer(Layer):
             return functional.linear(x, weight, torch.cat(biases) if biases else None)
 
         def mix(projected: Tensor) -> Tensor:
-            # Here the weights of the pairs, the values and the sizes of the sets meet: the place
-            # for a kernel that does all of it for dense sets.
             mixed = self.kind.function(self, projected, Sizes(ptr, lengths), pairs)
             mixed = mixed if rows is None else gather_rows(mixed.flatten(0, -2), rows)
             return self.out_proj(mixed)

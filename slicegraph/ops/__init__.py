@@ -1,6 +1,7 @@
 """Operators on sets and graphs (sorting, pairs, edges, paths): one meaning, several backends."""
 
 from slicegraph.ops.edges import edge_sum, gather_sum
+from slicegraph.ops.mix import dense_mix
 from slicegraph.ops.operator import use_backend
 from slicegraph.ops.pairs import pair_mix
 from slicegraph.ops.paths import ShortestPaths, shortest_paths
@@ -10,6 +11,7 @@ from slicegraph.ops.sort import column_sort, interleave_descending, max_exchange
 __all__ = [
     "ShortestPaths",
     "column_sort",
+    "dense_mix",
     "edge_sum",
     "gather_sum",
     "interleave_descending",

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
-from slicegraph.ops.layout import can_read
-from slicegraph.ops.operator import Operator
+from slicegraph.ops import triton
+from slicegraph.ops.layout import can_read, on_cpu
+from slicegraph.ops.operator import Operator, choose
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
@@ -29,8 +30,20 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return _dropout(x, draw_seed(), p)
 
 
+def dropout_add(x: Tensor, added: Tensor, p: float) -> Tensor:
+    """Computes ``dropout(x, p) + added``, which Triton does in one kernel without a mask to keep.
+
+    Compilers fuse torch's own operators just as well.
+    """
+    fused = 0 < p < 1 and not on_cpu(x) and not torch.compiler.is_compiling()
+    fused = fused and x.shape == added.shape and x.dtype in triton.DTYPES["dropout_add"]
+    if not (fused and choose(x.device.type) is triton):
+        return dropout(x, p) + added
+    return dropout_add_op(x, added.to(torch.promote_types(x.dtype, added.dtype)), draw_seed(), p)
+
+
 def draw_seed() -> Tensor:
-    """Draw a seed from torch's generator."""
+    """Draw a seed from torch's generator of the CPU, which a GPU need not wait for."""
     return torch.randint(2**63 - 1, ())
 
 
@@ -48,3 +61,27 @@ class _Dropout(Function):
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
         return None, _dropout(grad_out, *ctx.saved_tensors, ctx.p), None, None
+
+
+dropout_add_op = Operator(
+    "dropout_add",
+    "Tensor x, Tensor added, Tensor seed, float p",
+    fake=lambda x, added, *rest: added.new_empty(added.shape),
+    gradients=2,
+)
+
+
+@dropout_add_op.differentiate_with
+class _DropoutAdd(Function):
+    @staticmethod
+    def forward(ctx: Any, run: Any, x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.p, ctx.dtype = p, x.dtype
+        return run(x, added, seed, p)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        needed, grad_x = ctx.needs_input_grad[1], None
+        if needed:
+            grad_x = _dropout(grad_out.to(ctx.dtype), *ctx.saved_tensors, ctx.p)
+        return None, grad_x, grad_out, None, None

@@ -207,6 +207,8 @@ class Operator:
     like the first argument).
     `smooth` is the operator in terms of those of torch, with all derivatives, for `torch.func`
     (default: the reference).
+    `inlined` launches the Triton kernel by `torch.library.wrap_triton`, for compilers on CUDA,
+    which then see the kernel instead of an operator.
     """
 
     def __init__(
@@ -218,6 +220,7 @@ class Operator:
         *,
         gradients: int = 1,
         smooth: Callable[..., Any] | None = None,
+        inlined: Callable[..., Any] | None = None,
     ) -> None:
         self.name, self.gradients = name, gradients
         self.smooth = smooth or getattr(reference, name)
@@ -231,6 +234,10 @@ class Operator:
         _library.impl(name, self._differentiate, "Autograd")
         self.op = getattr(torch.ops.slicegraph, name).default
         self.kernel = getattr(torch.ops.slicegraph, f"{name}_kernel").default
+        self.inlined: Any = None
+        triton_op = getattr(torch.library, "triton_op", None)  # from torch 2.6 on
+        if inlined is not None and triton_op is not None:
+            self.inlined = triton_op(f"slicegraph::{name}_triton", inlined, mutates_args=())
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:
         if observed(x):
@@ -258,9 +265,16 @@ class Operator:
 
     def _differentiate(self, x: Tensor, *rest: Any) -> Any:
         if self._is_differentiated(x, rest):
-            run = getattr(torch.ops.slicegraph, f"{self.runs}_kernel").default
+            run = self.runner(x)
+            if self.runs != self.name:
+                run = getattr(torch.ops.slicegraph, f"{self.runs}_kernel").default
             return self.gradient.apply(run, x, *rest)
-        return self.kernel(x, *rest)
+        return self.runner(x)(x, *rest)
+
+    def runner(self, x: Tensor) -> Any:
+        """The operator of torch that computes without a gradient."""
+        inlined = self.inlined is not None and x.is_cuda and choose("cuda") is triton
+        return self.inlined if inlined else self.kernel
 
 
 def fused(operator: str, tensors: tuple[Tensor, ...], *options: Any) -> Tensor:

@@ -1,5 +1,6 @@
 """Every operator in plain torch: the specification, on any device."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -251,6 +252,11 @@ def dropout(x: Tensor, seed: Tensor, p: float) -> Tensor:
     return torch.where((mixed >= below).view(x.shape), x * scale, 0)
 
 
+def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
+    """`dropout(x) + added`."""
+    return dropout(x, seed, p) + added
+
+
 def _scramble(x: Tensor) -> Tensor:
     x = (x ^ (x >> 16)) * 0x7FEB352D & _LOW
     x = (x ^ (x >> 15)) * 0x846CA68B & _LOW
@@ -262,11 +268,17 @@ def gather_sum(table: Tensor, index: Tensor) -> Tensor:
     return functional.embedding(index, table).sum(1)
 
 
-def edge_sum(x: Tensor, table: Tensor, codes: Tensor, index: Tensor) -> Tensor:
+def edge_sum(
+    x: Tensor,
+    table: Tensor,
+    codes: Tensor,
+    index: Tensor,
+    sum_rows: Callable[[Tensor, Tensor], Tensor] = gather_sum,
+) -> Tensor:
     """`out[target] += relu(x[source] + table[code 0] + table[code 1] + ...)`, from zeros."""
     if can_read(index):
         check_edges(x, table, codes, index)
-    messages = torch.relu(x.index_select(0, index[0]) + gather_sum(table, codes))
+    messages = torch.relu(x.index_select(0, index[0]) + sum_rows(table, codes))
     return torch.zeros_like(x).index_add(0, index[1], messages)
 
 
@@ -413,3 +425,132 @@ def _search(
                 found[end] = (min(distance + 1, max_distance), [*path, edge][:max_hops])
                 queue.append(end)
     return [found.get(node, (max_distance + 1, [])) for node in range(len(neighbours))]
+
+
+def dense_mix(
+    values: Tensor,
+    bias: Tensor,
+    weight: OptTensor,
+    lengths: Tensor,
+    mask: OptTensor,
+    seed: OptTensor,
+    down: bool,
+    sort: bool,
+    softmax: bool,
+    p: float,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mix dense sets by the weights of their pairs, then sort them or add weighted quantiles.
+
+    For the gradient, if `keep`: the position of each row among the sorted ones, and the quantiles.
+    """
+    if can_read(values):
+        check_sizes("dense_mix", values, lengths, None, "values")
+    padding, heads = padding_rows(values, lengths), bias.shape[1]
+    weights = _dense_weights(bias, lengths, softmax)
+    if seed is not None:
+        weights = dropout(weights, seed, p)
+    rows = _heads_first(values.masked_fill(padding, 0), heads)
+    mixed = _matmul(weights.to(values.dtype), rows).transpose(1, 2).flatten(2)
+    mixed = mixed.masked_fill(padding, 0)
+    ranks, nothing = values.new_empty(0, dtype=torch.uint8), values.new_empty(0)
+    if not sort and weight is None:
+        return mixed, ranks, nothing
+    origin = column_sort(mixed.detach(), lengths, None, mask, down, 8)[1]
+    if keep:
+        ranks = origin.argsort(1).to(torch.uint8)
+    in_order = mixed.gather(1, origin)
+    if weight is None:
+        return in_order.masked_fill(padding, 0), ranks, nothing
+    below, above, share = quantile_positions(lengths, weight.shape[0])
+    low, high = (
+        _wide(in_order).gather(1, at.clamp(min=0).unsqueeze(-1).expand(-1, -1, values.shape[2]))
+        for at in (below, above)
+    )
+    quantiles = low.lerp(high, share.to(low.dtype).unsqueeze(-1)).to(values.dtype)
+    quantiles = quantiles.masked_fill((lengths == 0).view(-1, 1, 1), 0)
+    context = (_wide(quantiles) * weight).sum(1, keepdim=True)
+    out = (mixed + context).to(values.dtype).masked_fill(padding, 0)
+    return out, ranks, quantiles if keep else nothing
+
+
+def dense_mix_backward(
+    grad_out: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    weight: OptTensor,
+    added: OptTensor,
+    ranks: Tensor,
+    quantiles: Tensor,
+    lengths: Tensor,
+    seed: OptTensor,
+    sort: bool,
+    softmax: bool,
+    p: float,
+    with_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of values, bias (plus `added`) and weight; those not asked for are empty."""
+    padding, heads = padding_rows(values, lengths), bias.shape[1]
+    grad, grad_weight, rank = grad_out.masked_fill(padding, 0), values.new_empty(0), ranks.long()
+    if sort:
+        grad = grad.gather(1, rank).masked_fill(padding, 0)
+    if weight is not None:
+        total = _wide(grad).sum(1, keepdim=True)
+        grad_weight = (_wide(quantiles) * total).sum(0).to(weight.dtype)
+        below, above, share = (
+            x[:, None, :, None] for x in quantile_positions(lengths, len(weight))
+        )
+        rank = rank.unsqueeze(2)  # [B, N, K, C]
+        shares = (rank == below) * (1 - share) + (rank == above) * share
+        grad = _wide(grad) + (shares * (total * weight).unsqueeze(1)).sum(2)
+        grad = grad.to(values.dtype).masked_fill(padding, 0)
+    weights = _dense_weights(bias, lengths, softmax)
+    kept = weights if seed is None else dropout(weights, seed, p)
+    grad = _heads_first(grad, heads)
+    grad_values = _matmul(kept.to(values.dtype).transpose(2, 3), grad).transpose(1, 2).flatten(2)
+    if not with_bias:
+        return grad_values, values.new_empty(0), grad_weight
+    rows = _heads_first(values.masked_fill(padding, 0), heads)
+    grad_bias = _matmul(_wide(grad), _wide(rows).transpose(2, 3))
+    grad_bias = grad_bias if seed is None else dropout(grad_bias, seed, p)
+    if softmax:
+        grad_bias = weights * (grad_bias - (weights * grad_bias).sum(-1, keepdim=True))
+    outside = padding.unsqueeze(1) | padding.unsqueeze(1).transpose(2, 3)
+    grad_bias = grad_bias.masked_fill(outside, 0)
+    grad_bias = grad_bias if added is None else grad_bias + added
+    return grad_values, grad_bias.to(bias.dtype), grad_weight
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Sums are at least in float32."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _heads_first(x: Tensor, heads: int) -> Tensor:
+    """`[B, N, H * D]` to `[B, H, N, D]`."""
+    return x.unflatten(2, (heads, x.shape[2] // heads)).transpose(1, 2)
+
+
+def _dense_weights(bias: Tensor, lengths: Tensor, softmax: bool) -> Tensor:
+    """`[B, H, N, N]` with zeros where a set has no such pair; a row may have no partner at all."""
+    real = torch.arange(bias.shape[2], device=bias.device) < lengths.unsqueeze(-1)
+    rows, columns = real[:, None, :, None], real[:, None, None, :]
+    if not softmax:
+        return _wide(bias).masked_fill(~(rows & columns), 0)
+    scores = _wide(bias).masked_fill(~columns, -torch.inf)
+    forbidden = (scores == -torch.inf).all(-1, keepdim=True)
+    weights = scores.masked_fill(forbidden, 0).softmax(-1)
+    return weights.masked_fill(forbidden | ~(rows & columns), 0)
+
+
+def quantile_positions(lengths: Tensor, quantiles: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`[B, K]`: the sorted rows below and above each quantile, and the share of the second.
+
+    Whole numbers, so that no position is rounded; one quantile alone is the median.
+    """
+    first, parts = (0, quantiles - 1) if quantiles > 1 else (1, 2)
+    steps = torch.arange(first, first + quantiles, device=lengths.device)
+    position = (lengths.long().unsqueeze(-1) - 1) * steps
+    rest = position % parts
+    below = torch.div(position, parts, rounding_mode="floor")
+    return below, below + (rest > 0), rest / parts

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import slicegraph
-from slicegraph.cli import main
+from slicegraph.cli import gpu_check, main
+from slicegraph.models.presets import PRESETS
 from slicegraph.ops import use_backend
 from slicegraph.ops.operator import BACKENDS, available, choose
 
@@ -133,3 +134,25 @@ def test_info_names_the_cache_of_prepared_tables_and_its_size(output, monkeypatc
     lines = output("info")
     assert row(lines, "folder").startswith(str(folder))
     assert row(lines, "size") == "1.5 MB in 1 files"
+
+
+def test_gpu_check_prints_a_page_on_the_cpu_too(output):
+    lines = output("info", "--gpu-check")
+    assert "no GPU" in lines[0]
+    for name in ("column_sort of packed sets, float32", "dense_mix, quantiles, float32"):
+        assert any(line.startswith(name) for line in lines)
+    assert not any("FAILED" in line for line in lines)
+    for name in PRESETS:
+        assert any(line.split()[:1] == [name] for line in lines)
+    assert lines[-1].startswith("GPSConv of PyG")
+
+
+def test_gpu_check_names_a_kernel_that_differs(capsys, monkeypatch):
+    factors = iter((1.0, 1.01))  # for the kernel, and for the reference
+    monkeypatch.setattr(gpu_check, "PRESETS", {})
+    monkeypatch.setattr(gpu_check, "RATED", ())
+    monkeypatch.setattr(gpu_check, "max_exchange", lambda x, ptr: x * next(factors))
+    assert main(["info", "--gpu-check"]) == 2
+    out, error = capsys.readouterr()
+    assert [line.split(",")[0] for line in out.splitlines() if "FAILED" in line] == ["max_exchange"]
+    assert "1 checks failed" in error

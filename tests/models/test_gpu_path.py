@@ -1,6 +1,7 @@
 """The models as on a GPU: padded sets, the numbers of the CPU, and no wait for the device."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch_geometric.data import Batch, Data
 
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.nn.mixer import MIXERS, SEQUENCE_MIXERS
+from slicegraph.ops import triton, use_backend
 from slicegraph.ops.operator import as_on_gpu
 from slicegraph.transforms import StructuralEncoding
 
@@ -106,3 +108,24 @@ def test_a_batch_whose_largest_graph_is_wrong_is_refused():
     batch.max_nodes = 8
     with as_on_gpu(), pytest.raises(RuntimeError, match="larger than max_nodes"):
         graph_model()(batch)
+
+
+@pytest.mark.parametrize("kind", ["attn", "sort_attn", "interleave", "quantile_attn", "walks"])
+def test_one_kernel_a_layer_gives_the_same_numbers(kind):
+    model, batch = graph_model(**KINDS[kind]).eval(), encoded((4, 2))
+    expected = outcome(model, batch)
+    kernels = mock.Mock(wraps=triton.dense_mix)
+    with as_on_gpu(), mock.patch.object(triton, "dense_mix", kernels), use_backend("triton"):
+        torch.testing.assert_close(outcome(model, batch), expected, rtol=1e-4, atol=1e-5)
+    assert kernels.call_count == 2  # one for each layer
+
+
+def test_dropout_of_the_kernels_follows_the_seed():
+    model, batch = graph_model(num_layers=1, dropout=0.2, attention_dropout=0.2), encoded((4,))
+    found = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        with as_on_gpu(), use_backend("triton"):
+            found.append(model(batch).detach())
+    assert torch.equal(found[0], found[1])
+    assert not torch.allclose(found[0], found[2])

@@ -5,7 +5,9 @@ import torch
 from support.variants import running
 from torch.autograd import gradcheck, gradgradcheck
 
-from slicegraph.ops.dropout import dropout
+from slicegraph.ops import use_backend
+from slicegraph.ops.dropout import dropout, dropout_add, dropout_add_op
+from slicegraph.ops.operator import as_on_gpu
 
 
 def seeded(x, p, seed=0):
@@ -91,3 +93,16 @@ def test_torch_accepts_the_operator():
     x = torch.randn(6, 3, requires_grad=True)
     arguments = (x, torch.tensor(5), 0.5)
     torch.library.opcheck(torch.ops.slicegraph.dropout.default, arguments)
+
+
+def test_dropout_and_a_sum_in_one_kernel_are_those_of_the_reference():
+    x, added = (torch.randn(3, 700, requires_grad=True) for _ in range(2))
+    found = []
+    for variant in ("triton", "reference"):
+        with running(variant):
+            out = dropout_add_op(x, added, torch.tensor(2**40 + 3), 0.4)
+            found.append((out.detach(), *torch.autograd.grad(out.square().sum(), (x, added))))
+    torch.testing.assert_close(*found)
+    torch.library.opcheck(dropout_add_op.op, (x, added, torch.tensor(5), 0.5))
+    with as_on_gpu(), use_backend("triton"):  # the sum of two types is one of the wider
+        assert dropout_add(x.bfloat16(), added, 0.4).dtype == torch.float32

@@ -8,6 +8,7 @@ from torch.autograd import grad, gradcheck, gradgradcheck
 from torch.utils.checkpoint import checkpoint
 
 from slicegraph.ops import edge_sum, gather_sum, reference
+from slicegraph.ops.operator import as_on_gpu
 
 
 @pytest.fixture(params=["reference", "cpu"])
@@ -177,3 +178,19 @@ def test_the_kernel_is_used_where_it_is_built(monkeypatch):
     monkeypatch.delattr(reference, "edge_sum")
     with running("cpu"):
         torch.testing.assert_close(edge_sum(*arguments), expected)
+
+
+def test_the_gradient_of_a_small_table_on_a_gpu_is_a_product():
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randn(13, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    x = torch.randn(9, 3, dtype=torch.float64, generator=generator, requires_grad=True)
+    codes = torch.randint(13, (40, 3), generator=generator)
+    index = torch.randint(9, (2, 40), generator=generator)
+    expected = torch.autograd.grad(edge_sum(x, table, codes, index).sin().sum(), (x, table))
+    with as_on_gpu():
+        assert gradcheck(lambda table: gather_sum(table, codes), table)
+        assert gradgradcheck(lambda table: gather_sum(table, codes), table)
+        out = edge_sum(x, table, codes, index)
+        found = torch.autograd.grad(out.sin().sum(), (x, table))
+        assert "SmallTable" in str(gather_sum(table, codes).grad_fn)
+    torch.testing.assert_close(found, expected)

@@ -168,7 +168,8 @@ def call(name: str, position: int, change: Callable[[Tensor], Any]) -> Any:
 
 
 def tensors_of(result: Any) -> list[Tensor]:
-    return [result] if isinstance(result, Tensor) else list(result)
+    results = [result] if isinstance(result, Tensor) else list(result)
+    return [value for value in results if isinstance(value, Tensor)]  # not a count
 
 
 def assert_same(found: Any, expected: Any) -> None:

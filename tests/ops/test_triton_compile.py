@@ -1,7 +1,8 @@
 """The Triton kernels, compiled for sm_80 and sm_90 without a GPU.
 
 Run as a script (`python tests/ops/test_triton_compile.py 80 --all`) this file compiles the variants
-for one architecture and prints what each one takes; with `--all`, every combination.
+for one architecture and prints what each one takes; with `--all`, every combination; with `--mix`,
+only the programs of a layer.
 """
 
 import itertools
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 ARCHITECTURES = (80, 90)
+MIX_ROWS = (16, 32, 64)
 MOLECULE_ROWS = (2, 4, 8, 16, 32, 64)
 BITS = {2: "*i16", 4: "*i32"}
 INDICES = {0: None, 1: "*u8", 2: "*i16", 4: "*i32", 8: "*i64"}
@@ -44,6 +46,28 @@ class Scan(NamedTuple):
     element_size: int  # sums are in float32 or float64
 
 
+class Mix(NamedTuple):
+    rows: int
+    element_size: int
+    reading: str
+    gradient: bool
+    width: int = 24
+
+
+def every_mix() -> list[Mix]:
+    readings = ("none", "sort", "quantiles")
+    return list(
+        itertools.starmap(Mix, itertools.product(MIX_ROWS, (2, 4), readings, (False, True)))
+    )
+
+
+def chosen_mixes() -> list[Mix]:
+    """The programs of the presets; each takes seconds."""
+    readings = ((32, 2, "sort"), (64, 2, "quantiles"), (64, 4, "sort"))
+    pairs = [Mix(*reading, gradient) for reading in readings for gradient in (False, True)]
+    return [Mix(16, 2, "none", True), *pairs]
+
+
 def every_sort(rows: int) -> list[Sort]:
     return list(itertools.starmap(Sort, itertools.product([rows], BITS, INDICES, LAYOUTS, MASK)))
 
@@ -62,7 +86,8 @@ def chosen_sorts() -> list[Sort]:
         )
     ]
     few_channels = [Sort(16, 4, 1, "lengths", False, channels=3)]
-    return every_sort(2) + larger + few_channels + [Sort(1024, 4, 8, "packed", True)]
+    longest = [Sort(1024, size, 8, "packed", True) for size in (2, 4)]
+    return every_sort(2) + larger + few_channels + longest
 
 
 def every_move() -> list[Move]:
@@ -94,13 +119,17 @@ def test_no_variant_spills_registers_up_to_64_rows():
         assert process.returncode == 0, f"sm_{arch}: {errors}"
         starved, *usages = map(json.loads, output.splitlines())
         assert starved["stack"] > 0, "a spill was provoked and not seen"
-        assert len(usages) == len(chosen_sorts()) + len(every_move()) + len(every_scan())
-        spilling = [u for u in usages if u["stack"] and u.get("rows", 0) <= 64]
+        every = (chosen_sorts(), chosen_mixes(), every_move(), every_scan())
+        assert len(usages) == sum(map(len, every))
+        longest = {2: 1024, 4: 64, 8: 64}  # rows, by the bytes of a value
+        spilling = [
+            u for u in usages if u["stack"] and u.get("rows", 0) <= longest[u["element_size"]]
+        ]
         assert not spilling, f"sm_{arch}: {spilling}"
 
 
-def compiled(kernel: Any, arguments: dict[str, Any], arch: int, **options: Any) -> bytes:
-    """The cubin of a kernel; an argument is a type of Triton's or, if not a string, a constant."""
+def compiled(kernel: Any, arguments: dict[str, Any], arch: int, **options: Any) -> Any:
+    """A compiled kernel; an argument is a type of Triton's or, if not a string, a constant."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -108,10 +137,10 @@ def compiled(kernel: Any, arguments: dict[str, Any], arch: int, **options: Any) 
     types = {k: v if isinstance(v, str) else "constexpr" for k, v in arguments.items()}
     constants = {k: v for k, v in arguments.items() if not isinstance(v, str)}
     source, target = ASTSource(kernel, types, constants), GPUTarget("cuda", arch, 32)
-    return triton.compile(source, target=target, options=options).asm["cubin"]
+    return triton.compile(source, target=target, options=options)
 
 
-def compile_sort(variant: Sort, arch: int, **options: Any) -> bytes:
+def compile_sort(variant: Sort, arch: int, **options: Any) -> Any:
     from slicegraph.ops import triton as backend
 
     log, block, warps = backend.tile_shape(variant.rows, variant.channels, variant.element_size)
@@ -126,10 +155,10 @@ def compile_sort(variant: Sort, arch: int, **options: Any) -> bytes:
         **{"C": variant.channels, "LOG": log, "BLOCK_C": block},
     }
     options = {**backend.launch_options(log, warps, variant.element_size), **options}
-    return compiled(backend._sort_tile, arguments, arch, **options)
+    return compiled(backend.sort_tile, arguments, arch, **options)
 
 
-def compile_move(variant: Move, arch: int) -> bytes:
+def compile_move(variant: Move, arch: int) -> Any:
     from slicegraph.ops import triton as backend
 
     bits = {**BITS, 8: "*i64"}[variant.element_size]
@@ -142,10 +171,10 @@ def compile_move(variant: Move, arch: int) -> bytes:
         **dict.fromkeys(("rows", "channels"), "i32"),
         **{"SCATTER": variant.scatter, "BLOCK_R": 8, "BLOCK_C": 128},
     }
-    return compiled(backend._move_tile, arguments, arch, **backend.OPTIONS)
+    return compiled(backend.move_tile, arguments, arch, **backend.OPTIONS)
 
 
-def compile_scan(variant: Scan, arch: int) -> bytes:
+def compile_scan(variant: Scan, arch: int) -> Any:
     from slicegraph.ops import triton as backend
 
     rows, width = backend.SCAN_TILE
@@ -154,22 +183,50 @@ def compile_scan(variant: Scan, arch: int) -> bytes:
         **dict.fromkeys(("rows", "heads", "width"), "i32"),
         **{"REVERSE": variant.reverse, "BLOCK_R": rows, "BLOCK_D": width},
     }
-    return compiled(backend._scan_tiles, arguments, arch, **backend.OPTIONS)
+    return compiled(backend.scan_tiles, arguments, arch, **backend.OPTIONS)
 
 
-def usage(variant: Sort | Move | Scan, cubin: bytes) -> dict[str, Any]:
+def compile_mix(variant: Mix, arch: int) -> Any:
+    from slicegraph.ops import triton as backend
+
+    log, block, warps = backend.mix_shape(variant.rows, variant.width)
+    rows, sort = {2: "*bf16", 4: "*fp32"}[variant.element_size], variant.reading == "sort"
+    quantiles = 5 if variant.reading == "quantiles" else 0
+    seen = {  # the pointers that a reading needs
+        "weight": "*fp32" if quantiles else None,
+        "ranks": "*u8" if sort or quantiles else None,
+        "quantiles": rows if quantiles else None,
+    }
+    both = {
+        **dict.fromkeys(("values",), rows),
+        **{"bias": "*fp32", "lengths": "*i64", "seed": "i64", **seen},
+        **{"rows": "i32", "dropped": "i32", "scale": "fp32"},
+        **{"HEADS": 32, "WIDTH": variant.width, "LOG": log, "BLOCK_D": block, "SORT": sort},
+        **{"QUANTILES": quantiles, "SOFTMAX": True, "TF32": True},
+    }
+    if not variant.gradient:
+        more = {"mask": "*u8" if sort else None, "out": rows, "descending": "i32", "inf": "i32"}
+        return compiled(backend.mix_tile, {**both, **more}, arch, num_warps=warps)
+    more = {"grad_out": rows, "added": "*fp32", "grad_values": rows, "grad_bias": "*fp32"}
+    more["grad_weight"] = "*fp32" if quantiles else None
+    return compiled(backend.mix_gradient_tile, {**both, **more}, arch, num_warps=warps)
+
+
+def usage(variant: Sort | Move | Scan | Mix, kernel: Any) -> dict[str, Any]:
     """What the program takes of a thread; the kernels have nothing on the stack but spills."""
     from triton import knobs
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
+        file.write(kernel.asm["cubin"])
         file.flush()
         command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file.name]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     registers, stack, local = (
         int(re.search(rf"{field}:(\d+)", text)[1]) for field in ("REG", "STACK", "LOCAL")
     )
-    return {**variant._asdict(), "registers": registers, "stack": stack + local}
+    shared, warps = kernel.metadata.shared, kernel.metadata.num_warps
+    found = {"registers": registers, "stack": stack + local, "shared": shared, "warps": warps}
+    return {**variant._asdict(), **found}
 
 
 def main() -> None:
@@ -177,10 +234,16 @@ def main() -> None:
     sorts = chosen_sorts()
     if "--all" in sys.argv:
         sorts = [variant for rows in MOLECULE_ROWS for variant in every_sort(rows)]
+    if "--mix" in sys.argv:
+        for mix in every_mix():
+            print(json.dumps(usage(mix, compile_mix(mix, arch))), flush=True)
+        return
     starved = Sort(32, 4, 8, "dense", False)
     print(json.dumps(usage(starved, compile_sort(starved, arch, maxnreg=40))))
     for sort in sorts:
         print(json.dumps(usage(sort, compile_sort(sort, arch))), flush=True)
+    for mix in chosen_mixes():
+        print(json.dumps(usage(mix, compile_mix(mix, arch))), flush=True)
     for move in every_move():
         print(json.dumps(usage(move, compile_move(move, arch))), flush=True)
     for scan in every_scan():
