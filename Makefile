@@ -35,7 +35,8 @@ test-extras:
 	.venv-extras/bin/pytest -rs tests/tasks tests/test_batches.py \
 		tests/benchmarks/test_attentions.py \
 		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py \
-		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py $(ARGS)
+		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py \
+		tests/models/test_export.py $(ARGS)
 
 # timm brings torchvision. Where that is built for CUDA and torch is not, other packages cannot import
 # it, torchmetrics among them, so it has a venv of its own.
@@ -75,7 +76,7 @@ $(VENV)/installed-scatter: $(VENV)/installed-dev
 	touch $@
 
 $(VENV)/installed-extras: $(VENV)/created $(BUILD)
-	$(INSTALL) -e ".[text,images,series,peers,ray,test]"
+	$(INSTALL) -e ".[text,images,series,peers,ray,onnx,test]"
 	touch $@
 
 $(VENV)/installed-timm: $(VENV)/created $(BUILD)

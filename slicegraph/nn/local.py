@@ -92,10 +92,8 @@ class LocalBranch(Layer):
         elif isinstance(self.edge, FeatureTable):
             table, codes = self.edge.weight, self.edge.places(attr)
         else:
-            table, codes = (
-                self.edge(attr),
-                torch.arange(attr.shape[0], device=x.device).unsqueeze(-1),
-            )
+            table = self.edge(attr)
+            codes = torch.arange(attr.shape[0], device=x.device).unsqueeze(-1)
         if edges.state is not None:
             more = torch.arange(edges.state.shape[0], device=x.device) + table.shape[0]
             codes = torch.cat([codes, more.unsqueeze(-1)], 1)

@@ -168,8 +168,7 @@ def call(name: str, position: int, change: Callable[[Tensor], Any]) -> Any:
 
 
 def tensors_of(result: Any) -> list[Tensor]:
-    results = [result] if isinstance(result, Tensor) else list(result)
-    return [value for value in results if isinstance(value, Tensor)]  # not a count
+    return [result] if isinstance(result, Tensor) else [x for x in result if torch.is_tensor(x)]
 
 
 def assert_same(found: Any, expected: Any) -> None:
