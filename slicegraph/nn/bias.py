@@ -361,7 +361,8 @@ class StructuralBias(Layer):
             sizes = ptr.diff()
             self._check_memory(device, len(sizes), int(sizes.max()), int(ptr[-1]), sizes, hops)
         found = shortest_paths(edge_index, ptr, self.max_distance, hops, num_pairs)
-        return ShortestPaths(*(x.to(device) if isinstance(x, Tensor) else x for x in found))
+        distance, path, pair_ptr, edge_ptr = (x.to(device) for x in found[:4])
+        return ShortestPaths(distance, path, pair_ptr, edge_ptr, found.max_nodes)
 
     def forward(
         self,
