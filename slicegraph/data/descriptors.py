@@ -1,13 +1,13 @@
 """Numbers that RDKit computes for every molecule of a store, to pre-train on them without labels.
 
-They are computed once, in parallel, and appended to memory-mapped arrays: after an interruption the
-same call goes on from there.
+They are computed once, in parallel, and are memory-mapped arrays afterwards. Until then each part
+is a file: after an interruption the same call goes on from there.
 """
 
 import io
 import json
+import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -25,7 +25,7 @@ from slicegraph.data.molecules import molecule_keys
 from slicegraph.data.pool import cores, ordered_map, run_halved
 from slicegraph.data.smiles import canonical_text, parse_smiles
 from slicegraph.data.store import MoleculeStore
-from slicegraph.files import folder_lock, sync, write_atomically
+from slicegraph.files import folder_lock, write_atomically
 
 MORGAN_BITS, MORGAN_RADIUS = 512, 2
 MOST_ATOMS = 200  # a larger molecule has no numbers: some descriptors would take minutes
@@ -50,9 +50,8 @@ ATOM = np.dtype(
         ("charge", "<f2"),  # Gasteiger's partial charge, NaN if it has no parameters for an atom
     ]
 )
-_FILES = {"molecules.npy": MOLECULE, "atoms.npy": ATOM}
-_FACTS, _LOCK = "facts.json", "descriptors.lock"
-_CHUNK = 500  # molecules that are computed and written at a time
+_ARRAYS = {"molecules": MOLECULE, "atoms": ATOM}
+_PART = 1000  # molecules that are computed and written at a time
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
 
 
@@ -85,105 +84,64 @@ def compute_descriptors(
         >>> compute_descriptors(MoleculeStore("store"), "numbers").molecules["morgan"].shape
         (1000, 512)
     """
-    folder = Path(folder)
     if not store.meta["canonical"]:
         raise ValueError(f"descriptors: {store!r} was prepared with --keep-order; leave that out")
-    facts = {
-        "store": store.meta["files"]["smiles.npy"]["sha256"],
-        "rdkit": rdkit.__version__,
-        "types": {name: np.lib.format.dtype_to_descr(kind) for name, kind in _FILES.items()},
-        "names": [*DESCRIPTORS, *FRAGMENTS],
-    }
+    folder, smiles = Path(folder), store.meta["files"]["smiles.npy"]["sha256"]
+    facts = {"store": smiles, "rdkit": rdkit.__version__, "arrays": str(_ARRAYS)}
     folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder / _LOCK):
-        _begin(folder, json.loads(json.dumps(facts)))
-        ptr = np.concatenate([[0], np.cumsum(store.num_atoms)])
-        heads = {name: _header(_FILES[name], rows) for name, rows in _lengths(ptr).items()}
-        done = _done(folder, heads, ptr)
-        if done < len(store):
-            _compute(store, folder, heads, done, workers, progress)
-    return ComputedNumbers(*(np.load(folder / name, mmap_mode="r") for name in _FILES))
+    with folder_lock(folder / "descriptors.lock"):
+        if not (path := folder / "facts.json").is_file():
+            write_atomically(path, [json.dumps(facts).encode()])
+        before = json.loads(path.read_bytes())
+        for name in (name for name in facts if before.get(name) != facts[name]):
+            problem = f"{folder} was computed with another {name} ({before.get(name)})"
+            raise ValueError(f"descriptors: {problem}; choose another folder, or delete it")
+        files = [folder / f"{name}.npy" for name in _ARRAYS]
+        if not files[-1].is_file():
+            _compute(store, folder, workers or min(cores(), 8), progress)
+    return ComputedNumbers(*(np.load(file, mmap_mode="r") for file in files))
 
 
-def _lengths(ptr: np.ndarray) -> dict[str, int]:
-    return dict(zip(_FILES, (len(ptr) - 1, int(ptr[-1])), strict=True))
-
-
-def _header(kind: np.dtype, rows: int) -> bytes:
-    file, descr = io.BytesIO(), np.lib.format.dtype_to_descr(kind)
-    header: Any = {"descr": descr, "fortran_order": False, "shape": (rows,)}
-    np.lib.format.write_array_header_1_0(file, header)
-    return file.getvalue()
-
-
-def _begin(folder: Path, facts: dict[str, Any]) -> None:
-    """Write what is computed; raise if the folder is of something else."""
-    path = folder / _FACTS
-    if not path.is_file():
-        write_atomically(path, [json.dumps(facts).encode()])
-    found = json.loads(path.read_bytes())
-    for name, value in facts.items():
-        if found.get(name) != value:
-            raise ValueError(
-                f"descriptors: {folder} was computed with another {name}; choose another folder, "
-                "or delete it"
-            )
-
-
-def _done(folder: Path, heads: dict[str, bytes], ptr: np.ndarray) -> int:
-    """Return how many molecules are whole in both files; in an unfinished one, whole chunks."""
-    rows = []
-    for name, head in heads.items():
-        path = folder / name
-        size = path.stat().st_size - len(head) if path.is_file() else 0
-        rows.append(max(0, size // _FILES[name].itemsize))
-    done = min(rows[0], int(np.searchsorted(ptr, rows[1], "right")) - 1)
-    return done if done == len(ptr) - 1 else done // _CHUNK * _CHUNK
-
-
-def _compute(
-    store: MoleculeStore,
-    folder: Path,
-    heads: dict[str, bytes],
-    done: int,
-    workers: int | None,
-    progress: bool,
-) -> None:
-    """Append the numbers of the molecules from number `done` on."""
-    workers = workers or min(cores(), 8)
-    first = dict(zip(_FILES, (done, int(store.num_atoms[:done].sum())), strict=True))
-    seconds = 0.5 if sys.stderr.isatty() else 30
-    bar = tqdm(
-        desc="descriptors", total=len(store), initial=done, mininterval=seconds, disable=not progress
-    )
-    files = {name: open(folder / name, "r+b" if done else "w+b") for name in _FILES}
+def _compute(store: MoleculeStore, folder: Path, workers: int, progress: bool) -> None:
+    """Write the numbers of `_PART` molecules at a time to files, of those that have no file yet."""
+    starts = range(0, len(store), _PART)
+    waiting = [start for start in starts if not (folder / f"{start}.npz").is_file()]
+    bar = tqdm(desc="descriptors", total=len(store), unit="mol", disable=not progress)
     alone = partial(run_halved, _numbers, died=_no_numbers)
-    try:
-        for name, file in files.items():
-            file.truncate(len(heads[name]) + first[name] * _FILES[name].itemsize if done else 0)
-            file.seek(0, 2)
-            file.write(b"" if done else heads[name])
-        with bar, closing(ordered_map(_numbers, _items(store, done), workers, alone)) as results:
-            for found in results:
-                for name, parts in zip(files, zip(*found, strict=True), strict=True):
-                    files[name].write(np.concatenate(parts).tobytes())
-                    sync(files[name])
-                bar.update(len(found))
-    finally:
-        for file in files.values():
-            file.close()
+    items = (_items(store, start) for start in waiting)
+    with bar, closing(ordered_map(_numbers, items, workers, alone)) as results:
+        bar.update(len(store) - sum(min(_PART, len(store) - start) for start in waiting))
+        for start, found in zip(waiting, results, strict=True):
+            file, parts = io.BytesIO(), map(np.concatenate, zip(*found, strict=True))
+            arrays: Any = dict(zip(_ARRAYS, parts, strict=True))
+            np.savez(file, **arrays)
+            write_atomically(folder / f"{start}.npz", [file.getbuffer()])
+            bar.update(len(found))
+    for (name, kind), rows in zip(
+        _ARRAYS.items(), (len(store), store.num_atoms.sum()), strict=True
+    ):
+        draft, at = folder / f"{name}.tmp", 0
+        array = np.lib.format.open_memmap(draft, "w+", kind, (int(rows),))
+        for start in starts:
+            with np.load(folder / f"{start}.npz") as part:
+                own = part[name]
+            array[at : at + len(own)] = own
+            at += len(own)
+        array.flush()
+        os.replace(draft, folder / f"{name}.npy")
+    for start in starts:
+        (folder / f"{start}.npz").unlink()
 
 
 _Item = tuple[str, np.ndarray]  # a SMILES, and OGB's features of its atoms
 _Found = tuple[np.ndarray, np.ndarray]  # [1] of MOLECULE, [n] of ATOM
 
 
-def _items(store: MoleculeStore, first: int) -> Iterator[list[_Item]]:
-    for start in range(first, len(store), _CHUNK):
-        numbers = range(start, min(start + _CHUNK, len(store)))
-        arrays = store.batch(list(numbers))
-        atoms = np.split(arrays.x, arrays.ptr[1:-1])
-        yield list(zip(map(store.smiles, numbers), atoms, strict=True))
+def _items(store: MoleculeStore, start: int) -> list[_Item]:
+    numbers = range(start, min(start + _PART, len(store)))
+    arrays = store.batch(list(numbers))
+    atoms = np.split(arrays.x, arrays.ptr[1:-1])
+    return list(zip(map(store.smiles, numbers), atoms, strict=True))
 
 
 def _numbers(items: Sequence[_Item]) -> list[_Found]:
