@@ -221,14 +221,14 @@ def _split(
     the side does not depend on the order of the sources.
     """
     keys = np.array(numbers.molecules["key"])
-    known = np.count_nonzero(keys)
+    known = int(np.count_nonzero(keys))
     unique, first = np.unique(keys, return_index=True)
     used = first[(unique > 0) & ~np.isin(unique, excluded)]
     held = min(MOST_HELD_OUT, math.ceil(HELD_OUT * len(used)))
     splits = {"train": used[held:][:limit], "held_out": used[:held]}
     if not len(splits["train"]):
         raise ValueError(f"pretrain: {len(used)} molecules are left, expected at least 2")
-    different = np.count_nonzero(unique)
+    different = int(np.count_nonzero(unique))
     left_out = {"without numbers": len(keys) - known, "repeated": known - different}
     left_out |= {"excluded": different - len(used)}
     left_out |= {"beyond the limit": len(used) - sum(map(len, splits.values()))}
