@@ -123,6 +123,9 @@ def pretrain(
     if config.epochs is None and config.max_steps is None:
         config = replace(config, epochs=5)
     config, data = config.resolved(), out / "data" if data is None else Path(data)
+    if preset(config.preset or DEFAULT, **config.model).token:
+        problem = "readout = 'token' has no vectors of atoms"
+        raise ValueError(f"pretrain: {problem}; choose --model.readout quantiles")
     identities = [[_identity(Path(path)) for path in paths] for paths in (sources, exclude)]
     record: dict[str, Any] = {name: getattr(config, name) for name in SETTINGS}
     record |= {"sources": identities[0], "exclude": identities[1], "smiles": smiles}
@@ -245,9 +248,6 @@ class Heads(torch.nn.Module):
     def __init__(self, model: GraphSliceformer) -> None:
         super().__init__()
         config = model.config
-        if config.token:
-            problem = "readout = 'token' has no vectors of atoms"
-            raise ValueError(f"pretrain: {problem}; choose --model.readout quantiles")
         self.sizes: dict[str, tuple[int, ...]] = {
             "atoms": config.node_vocabulary or (),
             "bonds": config.edge_vocabulary or (),
