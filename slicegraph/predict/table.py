@@ -106,8 +106,9 @@ def predicted_rows(
     workers: int = 1,
     rank: Rank = ALONE,
     chunk_rows: int = CHUNK_ROWS,
+    embed: bool = False,
 ) -> Iterator[tuple[Chunk, Predictions]]:
-    """Predict the rows of a table in order, ``chunk_rows`` at a time.
+    """Predict the rows of a table in order, ``chunk_rows`` at a time; with `embed`, their vectors.
 
     In a distributed run every process predicts its share of the chunks; the first process yields
     all predictions, the others yield nothing but must be exhausted. ``workers`` processes read
@@ -115,23 +116,32 @@ def predicted_rows(
     """
     read_rows = partial(_read_rows, steps=model.config.standardize)
     alone = partial(run_halved, read_rows, died=lambda row: PROCESS_ENDED)
+    compute = model.embed_graphs if embed else model.predict_graphs
 
     def predict(chunks: Iterator[Chunk]) -> Iterator[Predictions]:
         texts = (chunk.rows for chunk in chunks)
         with closing(ordered_map(read_rows, texts, workers, alone)) as read:
-            yield from map(partial(model.predict_graphs, batch_size=batch_size), read)
+            yield from map(partial(compute, batch_size=batch_size), read)
 
     return share(predict, cut(table.source, chunk_rows), rank)
 
 
 class PredictedTable:
-    """A table as CSV; predictions, warnings and errors are columns added at its end."""
+    """A table as CSV; predictions, warnings and errors are columns added at its end.
+
+    The columns of the predictions are those of `value_columns`, or the given `columns`.
+    """
 
     def __init__(
-        self, config: GraphSliceformerConfig, table: WholeTable, delimiter: str = ","
+        self,
+        config: GraphSliceformerConfig,
+        table: WholeTable,
+        delimiter: str = ",",
+        columns: Sequence[str] | None = None,
     ) -> None:
         self.config, self.table, self.delimiter = config, table, delimiter
-        self.added = [*value_columns(config), "warning", "error"]
+        self.values = value_columns(config) if columns is None else list(columns)
+        self.added = [*self.values, "warning", "error"]
         self.rows = self.warnings = self.errors = 0
         for name in self.added:
             if name in table.columns:

@@ -243,8 +243,9 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
             what, remedy = "settings", "leave out the settings of the model that differ"
         text = ", ".join(differ.values())
         raise ValueError(f"train: the model of {path} does not fit the {what} ({text}); {remedy}")
-    if drawn:
-        say(f"init: the head of {path} has another size; the new head starts from random weights")
+    new = f"; random: {', '.join(drawn)}, as the head has another size" if drawn else ""
+    count = len(model.state_dict())
+    say(f"init: {count - len(drawn)} of {count} weights are those of {path}{new}")
     if fields.get("words") and not old.config.words:
         say(
             f"init: {path} was saved without its words; its word embeddings are of use only if the "

@@ -198,8 +198,8 @@ def test_a_usage_error_ends_with_status_2(words, capsys):
 def test_a_switch_may_be_said_as_in_yaml(words, value):
     import argparse
 
-    from slicegraph.cli.train import _settings, add_arguments
+    from slicegraph.cli.train import add_arguments, settings
 
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    assert _settings(parser.parse_args(words)) == {"compile": value}
+    assert settings(parser.parse_args(words)) == {"compile": value}

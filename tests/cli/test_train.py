@@ -9,7 +9,7 @@ import yaml
 from support.tiny_run import MODEL, write_table
 
 from slicegraph.cli import main
-from slicegraph.cli.train import _settings
+from slicegraph.cli.train import settings
 from slicegraph.train.callbacks import Stopped
 
 
@@ -117,7 +117,7 @@ def test_a_field_may_be_written_with_either_stroke():
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     for flag in ("--batch-size", "--batch_size"):
-        assert _settings(parser.parse_args([flag, "8"])) == {"batch_size": "8"}
+        assert settings(parser.parse_args([flag, "8"])) == {"batch_size": "8"}
 
 
 def test_a_stopped_run_prints_the_command_that_resumes_it(tmp_path, monkeypatch, capsys):

@@ -1,0 +1,242 @@
+"""Numbers that RDKit computes for every molecule of a store, to pre-train on them without labels.
+
+They are computed once, in parallel, and are memory-mapped arrays afterwards. Until then each part
+is a file: after an interruption the same call goes on from there.
+"""
+
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import rdkit
+import torch
+from rdkit import Chem, rdBase
+from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdPartialCharges
+from tqdm import tqdm
+
+from slicegraph.data.molecules import molecule_keys
+from slicegraph.data.pool import cores, ordered_map, run_halved
+from slicegraph.data.smiles import canonical_text, parse_smiles
+from slicegraph.data.store import MoleculeStore
+from slicegraph.files import folder_lock, write_atomically
+
+MORGAN_BITS, MORGAN_RADIUS = 512, 2
+MOST_ATOMS = 200  # a larger molecule has no numbers: some descriptors would take minutes
+UNKNOWN = 255  # in place of a count or a ring size
+MOST_COUNT = 15  # a larger count is not distinguished
+MOST_RING = 9  # atoms of a ring, nor is a larger ring
+
+_FUNCTIONS = {name: work for name, work in Descriptors.descList if name != "qed"}  # made of others
+FRAGMENTS = tuple(name for name in _FUNCTIONS if name.startswith("fr_"))
+DESCRIPTORS = tuple(name for name in _FUNCTIONS if name not in FRAGMENTS)
+MOLECULE = np.dtype(
+    [
+        ("key", "<u8"),  # the number of `molecule_keys`, the same for all salts and spellings
+        ("descriptors", "<f4", (len(DESCRIPTORS),)),  # NaN where RDKit gives no finite number
+        ("fragments", "u1", (len(FRAGMENTS),)),  # counts of functional groups
+        ("morgan", "u1", (MORGAN_BITS,)),  # counts of the atoms' neighbourhoods, folded
+    ]
+)
+ATOM = np.dtype(
+    [
+        ("ring", "u1"),  # atoms of its smallest ring, 0 if it is in none
+        ("charge", "<f2"),  # Gasteiger's partial charge, NaN if it has no parameters for an atom
+    ]
+)
+_ARRAYS = {"molecules": MOLECULE, "atoms": ATOM}
+_PART = 1000  # molecules that are computed and written at a time
+_MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
+
+
+class ComputedNumbers(NamedTuple):
+    """The numbers of ``N`` molecules with ``T`` atoms in all."""
+
+    molecules: np.ndarray  # [N] of `MOLECULE`
+    atoms: np.ndarray  # [T] of `ATOM`, in the order of the atoms in the store
+
+
+def compute_descriptors(
+    store: MoleculeStore,
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    progress: bool = False,
+) -> ComputedNumbers:
+    """Compute the numbers of all molecules of a store, or open those that were computed before.
+
+    A molecule that RDKit cannot process has no numbers (NaN and `UNKNOWN`), and so has one with
+    more than `MOST_ATOMS` atoms; this changes nothing for the others.
+
+    Args:
+        store: all molecules of a store with SMILES, atoms in canonical order.
+        folder: where the arrays are; new, or that of an interrupted call.
+        workers: how many processes; by default one for each core, at most 8.
+        progress: whether to show a progress bar on standard error.
+
+    Example:
+        >>> compute_descriptors(MoleculeStore("store"), "numbers").molecules["morgan"].shape
+        (1000, 512)
+    """
+    if not store.meta["canonical"]:
+        raise ValueError(f"descriptors: {store!r} was prepared with --keep-order; leave that out")
+    folder, smiles = Path(folder), store.meta["files"]["smiles.npy"]["sha256"]
+    facts = {"store": smiles, "rdkit": rdkit.__version__, "arrays": str(_ARRAYS)}
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder / "descriptors.lock"):
+        if not (path := folder / "facts.json").is_file():
+            write_atomically(path, [json.dumps(facts).encode()])
+        before = json.loads(path.read_bytes())
+        for name in (name for name in facts if before.get(name) != facts[name]):
+            problem = f"{folder} was computed with another {name} ({before.get(name)})"
+            raise ValueError(f"descriptors: {problem}; choose another folder, or delete it")
+        files = [folder / f"{name}.npy" for name in _ARRAYS]
+        if not files[-1].is_file():
+            _compute(store, folder, workers or min(cores(), 8), progress)
+    return ComputedNumbers(*(np.load(file, mmap_mode="r") for file in files))
+
+
+def _compute(store: MoleculeStore, folder: Path, workers: int, progress: bool) -> None:
+    """Write the numbers of `_PART` molecules at a time to files, of those that have no file yet."""
+    starts = range(0, len(store), _PART)
+    waiting = [start for start in starts if not (folder / f"{start}.npz").is_file()]
+    bar = tqdm(desc="descriptors", total=len(store), unit="mol", disable=not progress)
+    alone = partial(run_halved, _numbers, died=_no_numbers)
+    items = (_items(store, start) for start in waiting)
+    with bar, closing(ordered_map(_numbers, items, workers, alone)) as results:
+        bar.update(len(store) - sum(min(_PART, len(store) - start) for start in waiting))
+        for start, found in zip(waiting, results, strict=True):
+            file, parts = io.BytesIO(), map(np.concatenate, zip(*found, strict=True))
+            arrays: Any = dict(zip(_ARRAYS, parts, strict=True))
+            np.savez(file, **arrays)
+            write_atomically(folder / f"{start}.npz", [file.getbuffer()])
+            bar.update(len(found))
+    for (name, kind), rows in zip(
+        _ARRAYS.items(), (len(store), store.num_atoms.sum()), strict=True
+    ):
+        draft, at = folder / f"{name}.tmp", 0
+        array = np.lib.format.open_memmap(draft, "w+", kind, (int(rows),))
+        for start in starts:
+            with np.load(folder / f"{start}.npz") as part:
+                own = part[name]
+            array[at : at + len(own)] = own
+            at += len(own)
+        array.flush()
+        os.replace(draft, folder / f"{name}.npy")
+    for start in starts:
+        (folder / f"{start}.npz").unlink()
+
+
+_Item = tuple[str, np.ndarray]  # a SMILES, and OGB's features of its atoms
+_Found = tuple[np.ndarray, np.ndarray]  # [1] of MOLECULE, [n] of ATOM
+
+
+def _items(store: MoleculeStore, start: int) -> list[_Item]:
+    numbers = range(start, min(start + _PART, len(store)))
+    arrays = store.batch(list(numbers))
+    atoms = np.split(arrays.x, arrays.ptr[1:-1])
+    return list(zip(map(store.smiles, numbers), atoms, strict=True))
+
+
+def _numbers(items: Sequence[_Item]) -> list[_Found]:
+    """Compute the numbers of some molecules; the work of one process."""
+    found = []
+    with rdBase.BlockLogs():
+        for item in items:
+            try:
+                found.append(_numbers_of(*item))
+            except Exception:  # RDKit raises errors of many kinds; the molecule is left out
+                found.append(_no_numbers(item))
+    return found
+
+
+def _no_numbers(item: _Item) -> _Found:
+    molecule, atoms = np.zeros(1, MOLECULE), np.zeros(len(item[1]), ATOM)
+    molecule["descriptors"], atoms["charge"] = np.nan, np.nan
+    molecule["fragments"], molecule["morgan"], atoms["ring"] = UNKNOWN, UNKNOWN, UNKNOWN
+    return molecule, atoms
+
+
+def _numbers_of(text: str, features: np.ndarray) -> _Found:
+    found, atoms = _no_numbers((text, features))
+    if len(features) > MOST_ATOMS:
+        return found, atoms
+    mol = parse_smiles(re.sub(r":\d+]", "]", text))
+    mol = parse_smiles(canonical_text(mol))  # whose order is that of the store
+    found["key"] = molecule_keys([text], 1)
+    with np.errstate(over="ignore"):
+        values = np.array([_value(mol, name) for name in DESCRIPTORS])
+        most = float(np.finfo(np.float32).max)
+        found["descriptors"] = np.where(np.isfinite(values), values.clip(-most, most), np.nan)
+    counts = [min(_value(mol, name), MOST_COUNT) for name in FRAGMENTS]
+    found["fragments"] = [UNKNOWN if count != count else int(count) for count in counts]
+    found["morgan"] = _MORGAN.GetCountFingerprintAsNumPy(mol).clip(max=MOST_COUNT)
+    if np.array_equal(_elements(mol), features[:, 0]):
+        rings, order = mol.GetRingInfo(), range(len(atoms))
+        atoms["ring"] = [min(rings.MinAtomRingSize(i), MOST_RING) for i in order]
+        rdPartialCharges.ComputeGasteigerCharges(mol)
+        charges = [mol.GetAtomWithIdx(i).GetDoubleProp("_GasteigerCharge") for i in order]
+        atoms["charge"] = [charge if abs(charge) <= 4 else np.nan for charge in charges]
+    return found, atoms
+
+
+def _value(mol: Chem.Mol, name: str) -> float:
+    try:
+        return float(_FUNCTIONS[name](mol))
+    except Exception:  # such as ZeroDivisionError and RDKit's own; the others are still computed
+        return np.nan
+
+
+def _elements(mol: Chem.Mol) -> np.ndarray:
+    """Return OGB's first feature of each atom: its number less 1, 118 if it is no element."""
+    numbers = np.array([atom.GetAtomicNum() for atom in mol.GetAtoms()])
+    return np.where((numbers < 1) | (numbers > 118), 118, numbers - 1)
+
+
+class NormalScores:
+    r"""Maps each descriptor to the quantile of the normal distribution that has its rank.
+
+    A descriptor that at least half of the training molecules have, and that is not the same for
+    all of them, becomes :math:`\Phi^{-1}(\text{rank})`, scaled to mean 0 and deviation 1; equal
+    values have the mean of their ranks, and values beyond those of the training are cut off.
+
+    Args:
+        values: ``[N, len(DESCRIPTORS)]``, of training molecules, NaN where there is none.
+
+    Example:
+        >>> scores = NormalScores(numbers.molecules["descriptors"][train])
+        >>> scores(numbers.molecules["descriptors"][valid]).std()
+        0.99
+    """
+
+    def __init__(self, values: np.ndarray, knots: int = 200) -> None:
+        rank = (np.arange(knots) + 0.5) / knots
+        normal = torch.special.ndtri(torch.from_numpy(rank)).numpy()
+        self.columns: list[int] = []
+        self._curves: list[tuple[np.ndarray, np.ndarray]] = []
+        for number, column in enumerate(values.T.astype(np.float64)):
+            known = column[~np.isnan(column)]
+            if len(known) < len(column) / 2 or known.min() == known.max():
+                continue
+            # The first and last knots are the extremes, so that a rare value is not the usual one.
+            at = np.quantile(known, (rank - rank[0]) / (rank[-1] - rank[0]))
+            value, which = np.unique(at, return_inverse=True)
+            score = np.bincount(which, normal) / np.bincount(which)
+            own = np.interp(known, value, score)
+            self.columns.append(number)
+            self._curves.append((value, (score - own.mean()) / own.std()))
+        self.names = tuple(DESCRIPTORS[number] for number in self.columns)
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Return the scores ``[n, len(names)]`` of descriptors ``[n, len(DESCRIPTORS)]``."""
+        each = [np.interp(values[:, i], *curve) for i, curve in self._items()]
+        return np.stack(each, axis=1).astype(np.float32)
+
+    def _items(self) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
+        return zip(self.columns, self._curves, strict=True)
