@@ -35,7 +35,8 @@ test-extras:
 	.venv-extras/bin/pytest -rs tests/tasks tests/test_batches.py \
 		tests/benchmarks/test_attentions.py \
 		tests/benchmarks/test_sequences.py tests/models/test_huggingface_peer.py \
-		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py $(ARGS)
+		tests/test_graphgym.py tests/models/test_base.py tests/models/test_graph.py \
+		tests/models/test_export.py $(ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -69,7 +70,7 @@ $(VENV)/installed-scatter: $(VENV)/installed-dev
 	touch $@
 
 $(VENV)/installed-extras: $(VENV)/created $(BUILD)
-	$(INSTALL) -e ".[text,images,series,peers,ray,test]"
+	$(INSTALL) -e ".[text,images,series,peers,ray,onnx,test]"
 	touch $@
 
 clean:

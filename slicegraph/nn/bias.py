@@ -225,7 +225,7 @@ class WalkBias(Layer):
         # The walks are data: they are padded before the first product, which needs no gradient.
         rows = self.norm(walks.to(self.inner.weight.dtype))
         padded = rows.new_zeros(sets.num_sets * n * n, rows.shape[1])
-        padded = padded.index_copy(0, pair_slots(sets, token, len(rows)), rows)
+        padded.index_copy_(0, pair_slots(sets, token, rows.shape[0]), rows)
         hidden = functional.gelu(self.inner(padded.view(sets.num_sets, n * n, -1)))
         # Torch would compute `weight @ hidden` as one product and transpose its large result.
         weight = self.outer.weight.expand(sets.num_sets, -1, -1)

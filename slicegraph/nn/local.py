@@ -92,9 +92,10 @@ class LocalBranch(Layer):
         elif isinstance(self.edge, FeatureTable):
             table, codes = self.edge.weight, self.edge.places(attr)
         else:
-            table, codes = self.edge(attr), torch.arange(len(attr), device=x.device).unsqueeze(-1)
+            table = self.edge(attr)
+            codes = torch.arange(attr.shape[0], device=x.device).unsqueeze(-1)
         if edges.state is not None:
-            more = torch.arange(len(edges.state), device=x.device) + len(table)
+            more = torch.arange(edges.state.shape[0], device=x.device) + table.shape[0]
             codes = torch.cat([codes, more.unsqueeze(-1)], 1)
             table = torch.cat([table.to(x.dtype), edges.state.to(x.dtype)])
         messages = edge_sum(x, table.to(x.dtype), codes, index)  # autocast may have changed it
@@ -153,7 +154,7 @@ class GatedBranch(Layer):
         z = self.edge(edges.state) + at_target.index_select(0, target) + at_source
         gates = z.sigmoid()
         sums = torch.cat([gates * values, gates], 1)
-        sums = sums.new_zeros(len(x), sums.shape[1]).index_add(0, target, sums)
+        sums = sums.new_zeros(x.shape[0], sums.shape[1]).index_add(0, target, sums)
         messages, total = sums.chunk(2, 1)
         if self.edge_norm is not None:
             edges.state = edges.state + functional.relu(self.edge_norm(z))

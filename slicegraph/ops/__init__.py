@@ -6,12 +6,13 @@ from slicegraph.ops.operator import use_backend
 from slicegraph.ops.pairs import pair_mix
 from slicegraph.ops.paths import ShortestPaths, shortest_paths
 from slicegraph.ops.slice_attention import slice_attention
-from slicegraph.ops.sort import column_sort, interleave_descending, max_exchange
+from slicegraph.ops.sort import column_sort, decompositions, interleave_descending, max_exchange
 
 __all__ = [
     "ShortestPaths",
     "column_sort",
     "dense_mix",
+    "decompositions",
     "edge_sum",
     "gather_sum",
     "interleave_descending",

@@ -273,7 +273,8 @@ def structural_bias(
     """
     distance, path, _, edge_ptr = map(plain, encoding[:4])
     ptr = plain(ptr)
-    name, pairs, hops, heads = "structural_bias", len(distance), products.shape[1], table.shape[-1]
+    name, pairs = "structural_bias", distance.shape[0]
+    hops, heads = products.shape[1], table.shape[-1]
     check_tensor(name, "table", table, None, [max_distance + 2 + token, heads])
     check_tensor(name, "products", products, table.dtype, ["E", "K", heads])
     for argument, value in (("distance", distance), ("path", path)):

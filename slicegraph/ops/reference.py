@@ -44,8 +44,11 @@ def column_sort(
         values, indices = torch.sort(x, dim=-2, stable=True, descending=down)
     else:
         # Both directions of every column: to choose the columns first would read the mask.
-        ways = [torch.sort(x, dim=-2, stable=True, descending=way) for way in (True, False)]
-        values, indices = (torch.where(mask, *pair) for pair in zip(*ways, strict=True))
+        falling, rising = (
+            torch.sort(x, dim=-2, stable=True, descending=way) for way in (True, False)
+        )
+        values = torch.where(mask, falling.values, rising.values)
+        indices = torch.where(mask, falling.indices, rising.indices)
     if lengths is not None:
         padding, rows = padding_rows(x, lengths), torch.arange(x.shape[-2], device=x.device)
         values, indices = _group(values, indices, padding.to(torch.uint8))

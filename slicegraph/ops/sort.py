@@ -126,6 +126,44 @@ def interleave_descending(num_channels: int, layer: int, num_layers: int) -> Ten
     return torch.tensor([q > num_channels for q in products], dtype=torch.bool)
 
 
+def decompositions() -> dict[Any, Any]:
+    """Returns operators of slicegraph in terms of those of torch, for dense sets without NaN.
+
+    They replace ``column_sort``, of which other runtimes know nothing, in an exported program; a
+    file for ONNX needs them.
+
+    Example:
+        >>> program = torch.export.export(SliceSort(16).eval(), (torch.randn(2, 5, 16),))
+        >>> program = program.run_decompositions(decompositions())
+        >>> torch.onnx.export(program, f="layer.onnx")
+    """
+    return {
+        column_sort_values_op.op: _dense_sort,
+        column_sort_values_op.kernel: _dense_sort,
+        column_sort_op.op: _dense_sort_with_indices,
+        column_sort_op.kernel: _dense_sort_with_indices,
+    }
+
+
+def _dense_sort(x: Tensor, lengths: OptTensor, ptr: OptTensor, mask: OptTensor, *rest: Any) -> Any:
+    if ptr is not None:
+        raise ValueError("decompositions: packed sets (ptr), expected dense ones (lengths)")
+    padding = None if lengths is None else padding_rows(x, lengths)
+
+    def one_way(down: bool) -> Tensor:
+        last = -torch.inf if down else torch.inf
+        rows = x if padding is None else x.masked_fill(padding, last)
+        return torch.sort(rows, dim=-2, descending=down).values
+
+    out = one_way(rest[0]) if mask is None else torch.where(mask, one_way(True), one_way(False))
+    return out if padding is None else out.masked_fill(padding, 0)
+
+
+def _dense_sort_with_indices(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    # A program that only predicts does not read the rows, which its gradient would need.
+    return _dense_sort(x, *rest), x.new_zeros(x.shape, dtype=INDEX_DTYPES[rest[-1]])
+
+
 def _fake_column_sort(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(x.shape, dtype=INDEX_DTYPES[rest[-1]])
 

@@ -177,25 +177,20 @@ def test_a_sequence_model_is_one_graph(mixer):
     assert_one_graph(model, batches)
 
 
-def test_an_image_model_is_one_graph():
+def test_an_image_model_is_one_graph_of_inductor():
     model = image_model(order="interleave", num_layers=1).double()
-    assert_one_graph(model, [(images(n).double(),) for n in range(2, 7)])
+    assert_one_graph(model, [(images(n).double(),) for n in range(2, 7)], "inductor")
 
 
-@pytest.mark.parametrize("preset", [pytest.param(p, marks=pytest.mark.slow) for p in PRESETS])
+@pytest.mark.parametrize(
+    "preset",
+    [p if p == "sliceformer-base" else pytest.param(p, marks=pytest.mark.slow) for p in PRESETS],
+)
 def test_a_preset_trains_as_one_graph(preset):
     """Its mixer, readout, dropout and recomputation, in a small size."""
-    check_training(preset, "aot_eager")
-
-
-def test_a_preset_trains_as_one_graph_of_inductor():
-    check_training("sliceformer-base", "inductor")
-
-
-def check_training(preset: str, backend: str) -> None:
     torch.manual_seed(0)
     small = {"num_layers": 1, "channels": 8, "ffn_channels": 8, "heads": 2, "max_hops": 3}
-    model, counting = GraphSliceformer.from_preset(preset, **small), Counting(backend)
+    model, counting = GraphSliceformer.from_preset(preset, **small), Counting("aot_eager")
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=counting)
     model.eval()
     torch.testing.assert_close(compiled(encoded()), model(encoded()))

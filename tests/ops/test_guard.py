@@ -145,7 +145,7 @@ def call(name: str, position: int, change: Callable[[Tensor], Any]) -> Any:
 
 
 def tensors_of(result: Any) -> list[Tensor]:
-    return [result] if isinstance(result, Tensor) else list(result)
+    return [result] if isinstance(result, Tensor) else [x for x in result if torch.is_tensor(x)]
 
 
 def assert_same(found: Any, expected: Any) -> None:
