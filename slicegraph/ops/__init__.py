@@ -11,8 +11,8 @@ from slicegraph.ops.sort import column_sort, decompositions, interleave_descendi
 __all__ = [
     "ShortestPaths",
     "column_sort",
-    "dense_mix",
     "decompositions",
+    "dense_mix",
     "edge_sum",
     "gather_sum",
     "interleave_descending",
