@@ -135,7 +135,8 @@ def _sort_long(
         found.append(torch.sort(rows, dim=-2, stable=True, descending=way))
     values, indices = found[0]
     if mask is not None:
-        values, indices = (torch.where(mask, found[0][i], found[1][i]) for i in (0, 1))
+        values = torch.where(mask, _bits(found[0][0]), _bits(found[1][0])).view(x.dtype)
+        indices = torch.where(mask, found[0][1], found[1][1])
     if padding is not None:
         values = values.masked_fill_(padding, 0)
     values = values.contiguous()
@@ -160,7 +161,7 @@ def _sort_by_size(
         local = torch.arange(int(sizes[sets].max()), device=x.device)
         inside = local < lengths.unsqueeze(-1)
         rows = torch.where(inside, first.unsqueeze(-1) + local, 0)
-        dense = column_sort(x[rows], lengths, None, mask, down, index_bytes)
+        dense = column_sort(_bits(x)[rows].view(x.dtype), lengths, None, mask, down, index_bytes)
         for target, source in zip((values, indices), dense, strict=True):
             if target is not None and source is not None:
                 target[rows[inside]] = source[inside]

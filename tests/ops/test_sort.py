@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from unittest import mock
 
 import pytest
 import torch
@@ -119,6 +120,29 @@ def test_packed_sets_of_very_different_length(backend):
         pytest.skip("sets this long are sorted by torch")
     for channels in (1, 3, 20):
         x, ptr = awkward(3017, channels, dtype=torch.float32), [0, 3, 3000, 3016, 3017]
+        assert_sorted(x, sort_packed(x, ptr, False), ptr=torch.tensor(ptr))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_sets_too_long_for_one_program_are_sorted_by_groups(dtype):
+    mask = torch.tensor([True, False, False])
+    with running("triton"):
+        x, lengths = awkward(3, 1200, 3, dtype=dtype), [1200, 3, 1030]
+        options = {"lengths": torch.tensor(lengths), "descending": mask}
+        assert_sorted(x, sort_dense(x, lengths, mask), **options)
+        x, ptr = awkward(2643, 3, dtype=dtype), [0, 1500, 1500, 1503, 1504, 2604, 2643]
+        calls = mock.Mock(wraps=torch.sort)
+        with mock.patch.object(torch, "sort", calls):
+            values = column_sort(x, ptr=torch.tensor(ptr), return_indices=False)
+        assert [call.args[0].shape for call in calls.call_args_list] == [(2, 1500, 3)]
+        assert_same_bits(values, sort_packed(x, ptr, False)[0])
+        assert_sorted(x, sort_packed(x, ptr, mask), ptr=torch.tensor(ptr), descending=mask)
+
+
+def test_a_program_of_an_empty_set_reads_and_writes_nothing():
+    """The ptr of a batch vector on a GPU has an empty set for every row but one of each set."""
+    with running("triton"):
+        x, ptr = awkward(9, 3, dtype=torch.float32), [0, 0, 0, 4, 4, 9, 9, 9, 9]
         assert_sorted(x, sort_packed(x, ptr, False), ptr=torch.tensor(ptr))
 
 
