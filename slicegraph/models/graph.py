@@ -289,17 +289,18 @@ def read_batch(data: Data) -> GraphBatch:
     if ptr.numel() < 2 or data.x.shape[0] == 0:
         raise ValueError(f"the batch is empty: {ptr.numel() - 1} graphs with {len(data.x)} nodes")
     edge_index = ptr.new_empty(2, 0) if data.edge_index is None else data.edge_index
-    degrees = [
+    in_degree, out_degree = (
         data[name] if name in data else degree(ends, data.x.shape[0], torch.long)
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0]))
-    ]
+    )
     largest: Any = None
     if not can_read(ptr):  # elsewhere ptr itself is read, which cannot be out of date
         if "ptr" not in data:
             largest = data.x.shape[0]
         elif "max_nodes" in data and isinstance(data["max_nodes"], int | torch.SymInt):
             largest = data["max_nodes"]
-    return GraphBatch(data.x, ptr, edge_index, data.edge_attr, *degrees, largest)
+    edges = (edge_index, data.edge_attr)
+    return GraphBatch(data.x, ptr, *edges, in_degree, out_degree, largest)
 
 
 def pair_rows(ptr: Tensor, num_nodes: int, index: Tensor | None = None) -> Tensor:
