@@ -345,7 +345,8 @@ class StructuralBias(Layer):
             sizes = ptr.diff()
             self._check_memory(device, len(sizes), int(sizes.max()), int(ptr[-1]), sizes, hops)
         found = shortest_paths(edge_index, ptr, self.max_distance, hops, num_pairs)
-        return ShortestPaths(*(part.to(device) for part in found[:4]), found.max_nodes)
+        distance, path, pair_ptr, edge_ptr = (part.to(device) for part in found[:4])
+        return ShortestPaths(distance, path, pair_ptr, edge_ptr, found.max_nodes)
 
     def forward(
         self,
