@@ -1,7 +1,12 @@
 """Whole models: a configuration and a module each."""
 
 from slicegraph.models.base import MODELS, load
-from slicegraph.models.graph import GraphSliceformer, GraphSliceformerConfig, preset
+from slicegraph.models.graph import (
+    GraphSliceformer,
+    GraphSliceformerConfig,
+    preset,
+    register_batch,
+)
 from slicegraph.models.presets import PRESETS, SEQUENCE_PRESETS, VISION_PRESETS, VOCABULARIES
 from slicegraph.models.sequence import (
     SequenceSliceformer,
@@ -26,6 +31,7 @@ __all__ = [
     "VisionSliceformerConfig",
     "load",
     "preset",
+    "register_batch",
     "sequence_preset",
     "vision_preset",
 ]

@@ -1,6 +1,7 @@
 """The Sliceformer on graphs, and Graphormer: configuration, input and model."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import degree
 
@@ -300,6 +301,63 @@ def read_batch(data: Data) -> GraphBatch:
         elif "max_nodes" in data and isinstance(data["max_nodes"], int | torch.SymInt):
             largest = data["max_nodes"]
     return GraphBatch(data.x, ptr, edge_index, data.edge_attr, in_degree, out_degree, largest)
+
+
+def register_batch(batch: Data) -> list[Any]:
+    """Makes graphs of this type inputs of ``torch.export``, as a pytree of their attributes.
+
+    Args:
+        batch: a PyG ``Data`` or ``Batch`` with the attributes that a model is exported for.
+
+    Returns:
+        The ``dynamic_shapes`` of such an input, in the alphabetical order of its attributes: any
+        number of nodes, edges, pairs and graphs.
+
+    Example:
+        >>> shapes = register_batch(batch)
+        >>> program = torch.export.export(model.eval(), (batch,), dynamic_shapes=(shapes,))
+    """
+    kind = type(batch)
+    # A private module of torch, but the one that torch.export names for this.
+    pytree: Any = getattr(torch.utils, "_pytree", None)
+    if not hasattr(pytree, "register_pytree_node"):
+        raise RuntimeError("register_batch: not with this torch; export a model of plain tensors")
+
+    def flatten(data: Data) -> tuple[list[Any], list[str]]:
+        found = {name: value for name, value in data.to_dict().items() if value is not None}
+        return [found[name] for name in sorted(found)], sorted(found)
+
+    def unflatten(values: Iterable[Any], names: list[str]) -> Data:
+        made = cast(Any, kind.__bases__)
+        return _filled(
+            made[0](_base_cls=made[1]) if issubclass(kind, Batch) else kind(),
+            dict(zip(names, values, strict=True)),
+        )
+
+    def flatten_with_keys(data: Data) -> tuple[list[Any], list[str]]:
+        values, names = flatten(data)
+        return [
+            (pytree.MappingKey(name), value) for name, value in zip(names, values, strict=True)
+        ], names
+
+    if kind not in _REGISTERED:
+        pytree.register_pytree_node(
+            kind,
+            flatten,
+            unflatten,
+            serialized_type_name=f"{kind.__module__}.{kind.__name__}",
+            flatten_with_keys_fn=flatten_with_keys,
+        )
+        _REGISTERED.add(kind)
+    values, names = flatten(batch)
+    any_size = torch.export.Dim.DYNAMIC
+    return [
+        {int(name == "edge_index"): any_size} if isinstance(value, Tensor) else any_size
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
+_REGISTERED: set[type] = set()
 
 
 def pair_rows(ptr: Tensor, num_nodes: int, index: Tensor | None = None) -> Tensor:

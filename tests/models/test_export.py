@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.export import Dim, export
 from torch_geometric.data import Data
 
+from slicegraph.models import register_batch
 from slicegraph.nn import SliceSort
 from slicegraph.ops.sort import decompositions
 
@@ -46,6 +47,15 @@ def test_a_graph_model_is_exported_for_any_batch(kind):
     program = export(OfTensors(model), inputs_of(encoded()), dynamic_shapes=rows).module()
     for batch in (encoded(), encoded((12, 3)), encoded((2, 2, 2, 14))):
         torch.testing.assert_close(program(*inputs_of(batch)), model(batch))
+
+
+@torch.no_grad()
+def test_a_graph_model_is_exported_for_batches_of_pyg():
+    model = graph_model(**KINDS["ours"], num_layers=1).eval()
+    shapes = register_batch(encoded())
+    program = export(model, (encoded(),), dynamic_shapes=(shapes,)).module()
+    for batch in (encoded(), encoded((12, 3)), encoded((2, 2, 2, 14))):
+        torch.testing.assert_close(program(batch), model(batch))
 
 
 @torch.no_grad()
