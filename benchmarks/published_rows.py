@@ -40,7 +40,25 @@ def _v2(**changed: Any) -> Row:
     return _V2 | changed, _FIELD
 
 
+_RINGS = {"rings": 18, "mixer": "quantile", "max_degree": 19, "walk_length": 0}
+_KEKULE = Recipe(kekule=True)
+
+
+def _ring(layers: int = 6, channels: int = 80, recipe: Recipe = _KEKULE, **changed: Any) -> Row:
+    return _size(layers, channels) | _GPS | _RINGS | changed, recipe
+
+
 _ZINC: dict[str, Row] = {
+    "r1 6x80 no walks": _ring(recipe=_FIELD),
+    "r1 6x80": _ring(recipe=_FIELD, walk_length=21),
+    "r2": _ring(),
+    "r2 mean": _ring(readout="sum_mean"),
+    "r2 mean, quantiles": _ring(readout="sum_mean_quantiles"),
+    "r2 quantiles": _ring(readout="sum_quantiles"),
+    "r3": _ring(kind="local only", readout="sum_mean_quantiles"),
+    "r3 8x96": _ring(8, 96, kind="local only", readout="sum_mean_quantiles"),
+    "r2 10x64": _ring(10, 64),
+    "r2 fast": _ring(recipe=replace(_KEKULE, lr=2e-3)),
     "graphormer-slim (ours)": (_SLIM, _SLIM_RECIPE),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 21}, _FIELD),
     "v1": (_size(10, 64) | _OURS, _FIELD),

@@ -162,15 +162,26 @@ def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
     return segment(x, ptr, reduce="sum")
 
 
+def _mean(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+    return segment(x, ptr, reduce="mean")
+
+
 def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
     return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
 
 
 READOUTS = {
     "token": ReadoutKind(lambda x, ptr, k: gather_rows(x, ptr[:-1]), token=True),
-    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean")),
+    "mean": ReadoutKind(_mean),
     "sum": ReadoutKind(_sum),
     "quantiles": ReadoutKind(_quantiles, parts=lambda k: k),
+    "sum_mean": ReadoutKind(
+        lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr)], 1), parts=lambda k: 2
+    ),
+    "sum_mean_quantiles": ReadoutKind(
+        lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr), _quantiles(x, ptr, k)], 1),
+        parts=lambda k: 2 + k,
+    ),
     "sum_quantiles": ReadoutKind(
         lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
         parts=lambda k: 1 + k,
