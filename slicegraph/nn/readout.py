@@ -178,10 +178,6 @@ READOUTS = {
     "sum_mean": ReadoutKind(
         lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr)], 1), parts=lambda k: 2
     ),
-    "sum_mean_quantiles": ReadoutKind(
-        lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr), _quantiles(x, ptr, k)], 1),
-        parts=lambda k: 2 + k,
-    ),
     "sum_quantiles": ReadoutKind(
         lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
         parts=lambda k: 1 + k,
@@ -203,14 +199,14 @@ class GraphReadout(Layer):
     Args:
         channels: the size of a row.
         readout: ``"token"``, ``"mean"``, ``"sum"``, ``"quantiles"`` by
-            :class:`~slicegraph.nn.SliceSortAggregation`, or ``"sum_quantiles"``, the last two
-            concatenated. A graph without rows gives zeros; it has no token.
+            :class:`~slicegraph.nn.SliceSortAggregation`, or two of them concatenated:
+            ``"sum_mean"``, ``"sum_quantiles"``. A graph without rows gives zeros; it has no token.
         quantiles: the number :math:`k` of quantiles.
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
-        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``,
-          ``quantiles * channels`` or ``(1 + quantiles) * channels``.
+        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``, twice that for
+          ``"sum_mean"``, ``quantiles * channels`` or ``(1 + quantiles) * channels``.
 
     Example:
         >>> readout = GraphReadout(1, "mean")

@@ -192,6 +192,16 @@ def test_gps_learns_from_a_batch(folder):
     assert np.isfinite(training.curve[0])
 
 
+def test_a_model_without_mixers_adds_up_the_parts_of_a_graph(folder):
+    graphs = read_zinc(folder)["train"]
+    fields = TINY | {"kind": "local only", "mixer": "quantile", "local": "gine", "norm": "batch"}
+    model = make_model("local", fields, TASKS["zinc"], graphs).eval()
+    batch = graphs.batch([3, 1], None)
+    each = model.embed(batch)
+    batch.ptr = batch.ptr[[0, 2]]  # one graph of two parts
+    torch.testing.assert_close(model.embed(batch), each.sum(0, keepdim=True))
+
+
 @pytest.mark.parametrize("kind", ["attention pooling", "multi aggregation"])
 def test_readouts_of_pyg_do_not_depend_on_the_other_graphs(kind, folder):
     fields = TINY | {"kind": kind, "readout": "quantiles" if "multi" in kind else "sum"}

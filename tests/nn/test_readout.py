@@ -229,9 +229,6 @@ READINGS = {
 }
 READINGS["sum_mean"] = lambda x: torch.cat([x.sum(0), x.mean(0)])
 READINGS["sum_quantiles"] = lambda x: torch.cat([x.sum(0), READINGS["quantiles"](x)])
-READINGS["sum_mean_quantiles"] = lambda x: torch.cat(
-    [READINGS["sum_mean"](x), READINGS["quantiles"](x)]
-)
 READOUTS = [(kind, name) for kind in (GraphReadout, SequenceReadout) for name in kind.kinds]
 
 
