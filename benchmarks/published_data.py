@@ -23,6 +23,7 @@ from slicegraph.data.datasets import qm9
 from slicegraph.data.smiles import SmilesError, read_smiles
 from slicegraph.data.splits import random_split
 from slicegraph.metrics import Evaluator, counted, evaluator
+from slicegraph.transforms import RingNodes
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,32 @@ class Graphs:
             ptr=torch.from_numpy(ptr),
         )
         return data if encode is None else encode(data)
+
+    def with_rings(self, rings: RingNodes) -> "Graphs":
+        """Return the same graphs with a node for each of their rings."""
+        found = [rings(self.graph(number)) for number in range(len(self))]
+        arrays = {
+            "x": torch.cat([data.x for data in found]),
+            "edge_index": torch.cat([data.edge_index for data in found], 1),
+            "edge_attr": torch.cat([data.edge_attr for data in found]),
+        }
+        counts = {
+            "num_nodes": np.array([len(data.x) for data in found]),
+            "num_edges": np.array([len(data.edge_attr) for data in found]),
+        }
+        return _graphs(
+            {name: value.numpy() for name, value in arrays.items()} | counts | {"y": self.y}
+        )
+
+    def graph(self, number: int) -> Data:
+        """Return one graph, without its target."""
+        nodes = slice(self.ptr[number], self.ptr[number + 1])
+        edges = slice(self.edge_ptr[number], self.edge_ptr[number + 1])
+        return Data(
+            x=torch.from_numpy(self.x[nodes]),
+            edge_index=torch.from_numpy(self.edge_index[:, edges] - self.ptr[number]),
+            edge_attr=torch.from_numpy(self.edge_attr[edges]),
+        )
 
     def parts(self, chosen: Sequence[int], most_pairs: int) -> Iterator[list[int]]:
         """Cut graphs, whose order is kept, into parts whose pairs of nodes fit into memory.

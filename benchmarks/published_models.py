@@ -15,6 +15,8 @@ from slicegraph.models import GraphSliceformer
 from slicegraph.models.graph import GraphSliceformerConfig, pair_rows
 from slicegraph.nn.embedding import FeatureTable, WalkEncoder
 from slicegraph.ops.layout import set_of_row
+from slicegraph.transforms import RingNodes
+from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 
 class GPS(torch.nn.Module):
@@ -94,13 +96,43 @@ def multi_aggregated(config: GraphSliceformerConfig) -> GraphSliceformer:
     return model
 
 
+class NoMixer(torch.nn.Module):
+    """Stands in for the mixer of a block, and adds nothing."""
+
+    active_dropout = 0.0
+
+    def forward(self, x: Tensor, **_: Any) -> Tensor:
+        return x.new_zeros(())
+
+
+def local_only(config: GraphSliceformerConfig) -> GraphSliceformer:
+    """Make our model without mixers: nodes exchange information along edges only."""
+    model = GraphSliceformer(config)
+    for block in model.blocks:
+        block.mixer = NoMixer()
+    return model
+
+
 MODELS: dict[str, Callable[[GraphSliceformerConfig], Any]] = {
     "ours": GraphSliceformer,
     "gps": GPS,
+    "local only": local_only,
     "attention pooling": attention_pooled,
     "multi aggregation": multi_aggregated,
 }
 """How a model is made, by the field `kind` of a row."""
+
+
+def ring_nodes(fields: dict[str, Any], task: Task) -> RingNodes | None:
+    """Return what adds rings as nodes, if the row has the field `rings`, the longest of them."""
+    longest = fields.get("rings", 0)
+    nodes, edges = _vocabularies(fields, task)
+    return RingNodes(longest, nodes[0], edges[0]) if longest else None
+
+
+def _vocabularies(fields: dict[str, Any], task: Task) -> list[tuple[int, ...]]:
+    names = {"node_vocabulary": OGB_ATOMS, "edge_vocabulary": OGB_BONDS}
+    return [(task.fields | fields).get(name, sizes) for name, sizes in names.items()]
 
 
 def make_model(row: str, fields: dict[str, Any], task: Task, train: Graphs) -> Any:
@@ -108,11 +140,16 @@ def make_model(row: str, fields: dict[str, Any], task: Task, train: Graphs) -> A
 
     Args:
         row: the name of the row, for messages.
-        fields: those of its configuration, and `kind`.
+        fields: those of its configuration, `kind` and `rings`.
         task: the data set.
         train: its training part, for the mean and the deviation of the target.
     """
     fields = task.fields | fields
+    if rings := ring_nodes(fields, task):
+        nodes, edges = _vocabularies(fields, task)
+        fields["node_vocabulary"] = (nodes[0] + rings.max_length - 2, *nodes[1:])
+        fields["edge_vocabulary"] = (edges[0] + 1, *edges[1:])
+    fields.pop("rings", None)
     if fields.get("task", "regression") == "regression":
         y = train.y.astype(np.float64)
         target = {"target_mean": (float(y.mean()),), "target_std": (float(y.std()),)}

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmarks.published_data import TASKS, Splits
-from benchmarks.published_models import count_parameters, make_model
+from benchmarks.published_kekule import KekuleFlips
+from benchmarks.published_models import count_parameters, make_model, ring_nodes
 from slicegraph.data.batch import SizeGroupedBatchSampler
 from slicegraph.ops.paths import random_walks
 from slicegraph.train.machine import freed_memory_kept
@@ -34,17 +35,20 @@ over parts, each with its own batch norm; no batch of ZINC-12k has so many."""
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a row is trained: AdamW, a linear warm-up, then half a cosine down to ``end_lr``.
+    """How a row is trained: AdamW, a linear warm-up, and half a cosine down to ``end_lr``.
 
     Args:
         epochs: how often every training graph is seen.
         batch_size: the graphs of an update.
         lr, end_lr: the learning rate after the warm-up and after the last update.
         warmup: the part of all updates that are warm-up.
+        decay: the part of all updates, the last ones, in which the learning rate falls.
         weight_decay: of the matrices of linear layers.
         clip: the largest norm of a gradient.
         average: the decay of the running mean of the weights, which is what is evaluated; with 0
             the weights themselves are.
+        kekule: whether to draw the Kekulé structure of each molecule in each epoch, see
+            :class:`~benchmarks.published_kekule.KekuleFlips`.
         window: how many batches share graphs of similar size; 0 for batches drawn at random.
     """
 
@@ -53,17 +57,20 @@ class Recipe:
     lr: float = 1e-3
     end_lr: float = 1e-6
     warmup: float = 0.025
+    decay: float = 1.0
     weight_decay: float = 1e-5
     clip: float = 1.0
     average: float = 0.0
     window: int = 0
+    kekule: bool = False
 
     def factor(self, step: int, steps: int) -> float:
         """Return the learning rate of an update, from 0, as a multiple of ``lr``."""
         warmup = max(1, round(self.warmup * steps))
         if step < warmup:
             return (step + 1) / warmup
-        done = (step - warmup) / max(1, steps - 1 - warmup)
+        start = max(warmup, round((1 - self.decay) * steps))
+        done = max(0, step - start) / max(1, steps - 1 - start)
         low = self.end_lr / self.lr
         return low + (1 - low) * (1 + math.cos(math.pi * done)) / 2
 
@@ -107,7 +114,11 @@ class Training:
     """A run that can be stopped after any epoch; see :meth:`finish`."""
 
     def __init__(self, run: Run, splits: Splits) -> None:
-        self.run, self.splits, self.task, self.recipe = run, splits, TASKS[run.data], run.recipe
+        self.run, self.task, self.recipe = run, TASKS[run.data], run.recipe
+        self.flips = KekuleFlips(splits["train"]) if run.recipe.kekule else None
+        if rings := ring_nodes(run.model, self.task):
+            splits = {name: graphs.with_rings(rings) for name, graphs in splits.items()}
+        self.splits = splits
         torch.manual_seed(run.seed)
         self.model = make_model(run.row, run.model, self.task, splits["train"])
         self.encode = encoding_of(self.model)
@@ -154,6 +165,10 @@ class Training:
         graphs = self.splits["train"]
         for part in graphs.parts(chosen, MOST_PAIRS):
             batch = graphs.batch(part, self.encode)
+            if self.flips is not None:
+                counts = graphs.edge_ptr[np.array(part) + 1] - graphs.edge_ptr[part]
+                first = np.cumsum(counts) - counts
+                self.flips(batch.edge_attr, first, part, [self.run.seed, self.step])
             loss = self.task.loss(self.model.score(batch), self._scaled(batch.y))
             if not bool(loss.isfinite()):
                 raise ValueError(f"{self.run.row}: the loss of update {self.step} is {loss.item()}")

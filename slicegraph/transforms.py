@@ -1,4 +1,6 @@
-"""PyG transforms: distances, path edges, walks and degrees as attributes of a graph or batch."""
+"""PyG transforms: distances, path edges, walks and degrees as attributes; rings as nodes."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ from torch_geometric.utils import scatter
 
 from slicegraph.ops.paths import MAX_DISTANCE, check_limits, random_walks, shortest_paths
 
-__all__ = ["StructuralEncoding"]
+__all__ = ["RingNodes", "StructuralEncoding", "chordless_cycles"]
 
 
 class StructuralEncoding(BaseTransform):
@@ -94,3 +96,96 @@ def _edges(data: Data) -> tuple[Tensor, Tensor]:
     none = torch.empty(2, 0, dtype=torch.int64)
     edge_index = none if data.edge_index is None else data.edge_index
     return edge_index, data.ptr if "ptr" in data else torch.tensor([0, data.num_nodes])
+
+
+def chordless_cycles(neighbours: Sequence[set[int]], max_length: int) -> list[list[int]]:
+    """Finds the rings of an undirected graph: the cycles without an edge between two of their nodes
+    that does not belong to the cycle. Those of molecules are few.
+
+    Args:
+        neighbours: those of each node.
+        max_length: the nodes of the longest cycle to find.
+
+    Returns:
+        Each cycle once, in the order of its nodes, beginning with the smallest.
+
+    Example:
+        >>> chordless_cycles([{1, 3}, {0, 2}, {1, 3}, {0, 2}], max_length=6)
+        [[0, 1, 2, 3]]
+    """
+    found = []
+
+    def extend(path: list[int], blocked: set[int]) -> None:
+        first, last = path[0], path[-1]
+        blocked_next = blocked | neighbours[last]
+        for node in neighbours[last]:
+            if node <= first or node in blocked:
+                continue
+            if first in neighbours[node]:
+                if path[1] < node:  # the other direction has been found as well
+                    found.append([*path, node])
+            elif len(path) + 1 < max_length:
+                extend([*path, node], blocked_next)
+
+    for first, around in enumerate(neighbours):
+        for second in around:
+            if second > first:
+                extend([first, second], {second})
+    return found
+
+
+class RingNodes(BaseTransform):
+    """Adds a node for every ring of a molecule, with an edge from and to each of its atoms, so that
+    messages pass through rings as in `"Weisfeiler and Lehman Go Cellular: CW Networks"
+    <https://arxiv.org/abs/2106.12575>`_ (CIN).
+
+    Rings are the chordless cycles, see :func:`chordless_cycles`, and are found from the edges
+    alone. They come after the nodes of the graph, and their edges after its edges. The category of
+    a ring tells its length. Graphs are undirected: each edge is there in both directions.
+
+    Args:
+        max_length: longer rings are not added.
+        node_categories: how many categories the first node feature has. Rings of 3, 4, ...
+            nodes get the next ones, so a model needs ``node_categories + max_length - 2``. Other
+            features of a ring are 0.
+        edge_categories: how many categories the first edge feature has. The edges of rings get the
+            next one, so a model needs one more. Other features are 0.
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
+        >>> data = Data(x=torch.zeros(3, 1).long(), edge_index=ring, edge_attr=ring.new_zeros(6, 1))
+        >>> RingNodes(8, node_categories=28, edge_categories=4)(data)
+        Data(x=[4, 1], edge_index=[2, 12], edge_attr=[12, 1])
+    """
+
+    def __init__(self, max_length: int, node_categories: int, edge_categories: int) -> None:
+        if max_length < 3:
+            raise ValueError(f"RingNodes: max_length = {max_length}, expected at least 3")
+        self.max_length = max_length
+        self.node_categories, self.edge_categories = node_categories, edge_categories
+
+    def forward(self, data: Data) -> Data:
+        if "ptr" in data:
+            raise ValueError("RingNodes: expected one graph, not a batch; use it as pre_transform")
+        if data.x is None or data.edge_index is None or data.edge_attr is None:
+            raise ValueError("RingNodes: the graph has no x, edge_index or edge_attr")
+        neighbours: list[set[int]] = [set() for _ in range(len(data.x))]
+        for source, target in data.edge_index.T.tolist():
+            if source != target:
+                neighbours[source].add(target)
+        rings = chordless_cycles(neighbours, self.max_length)
+        lengths = data.edge_index.new_tensor([len(ring) for ring in rings])
+        members = data.edge_index.new_tensor([node for ring in rings for node in ring])
+        own = torch.arange(len(rings)).repeat_interleave(lengths) + len(data.x)
+        x = data.x.new_zeros(len(rings), data.x.shape[1])
+        x[:, 0] = (lengths + (self.node_categories - 3)).to(x.dtype)
+        attr = data.edge_attr.new_zeros(2 * len(members), data.edge_attr.shape[1])
+        attr[:, 0] = self.edge_categories
+        both = torch.stack([torch.cat([members, own]), torch.cat([own, members])])
+        data.x, data.edge_attr = torch.cat([data.x, x]), torch.cat([data.edge_attr, attr])
+        data.edge_index = torch.cat([data.edge_index, both], 1)
+        return data
+
+    def __repr__(self) -> str:
+        sizes = f"{self.max_length}, {self.node_categories}, {self.edge_categories}"
+        return f"{type(self).__name__}({sizes})"

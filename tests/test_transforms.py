@@ -1,7 +1,9 @@
 """The transform on graphs and batches, and how PyG collates what it writes."""
 
 import copy
+from itertools import pairwise
 
+import networkx
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from torch_geometric.transforms import Compose, ToUndirected
 
 from slicegraph.ops import shortest_paths, use_backend
 from slicegraph.ops.paths import random_walks
-from slicegraph.transforms import StructuralEncoding
+from slicegraph.transforms import RingNodes, StructuralEncoding, chordless_cycles
 
 NAMES = ("pair_distance", "pair_path", "in_degree", "out_degree")
 
@@ -153,3 +155,35 @@ def test_what_it_cannot_encode_is_named(error: type, message: str, data: Data) -
 def test_wrong_settings_are_named_at_once(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"StructuralEncoding: {next(iter(options))} = "):
         StructuralEncoding(**options)
+
+
+@given(st.integers(1, 12), st.floats(0.0, 0.6), st.integers(0, 99), st.integers(3, 9))
+@settings(max_examples=60, deadline=None)
+def test_rings_are_the_chordless_cycles_of_networkx(nodes, density, seed, longest) -> None:
+    graph = networkx.gnp_random_graph(nodes, density, seed=seed)
+    found = chordless_cycles([set(graph[node]) for node in graph], longest)
+    expected = networkx.chordless_cycles(graph, longest)
+    assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
+    closed = ([*ring, ring[0]] for ring in found)
+    assert all(graph.has_edge(*ends) for ring in closed for ends in pairwise(ring))
+
+
+def test_rings_become_nodes_with_edges_to_their_atoms() -> None:
+    """A triangle 0 1 2 that shares the edge 1 2 with a square 1 2 4 3, and a node without edges."""
+    ends = torch.tensor([[0, 1, 2, 1, 3, 4], [1, 2, 0, 3, 4, 2]])
+    edge_index = torch.cat([ends, ends.flip(0)], 1)
+    data = Data(torch.arange(12).view(6, 2), edge_index, torch.ones(12, 2).long())
+    found = RingNodes(6, node_categories=28, edge_categories=4)(data)
+    assert torch.equal(found.x[:6], data.x)
+    assert found.x[6:].tolist() == [[28, 0], [29, 0]]
+    assert torch.equal(found.edge_index[:, :12], edge_index)
+    assert torch.equal(found.edge_attr[:12], data.edge_attr)
+    assert found.edge_attr[12:].tolist() == [[4, 0]] * 14
+    added = {tuple(edge) for edge in found.edge_index[:, 12:].T.tolist()}
+    inside = {(6, 0), (6, 1), (6, 2), (7, 1), (7, 2), (7, 3), (7, 4)}
+    assert added == inside | {(atom, ring) for ring, atom in inside}
+    assert len(RingNodes(3, 28, 4)(data).x) == 7
+    with pytest.raises(ValueError, match="max_length = 2, expected at least 3"):
+        RingNodes(2, 28, 4)
+    with pytest.raises(ValueError, match="expected one graph, not a batch"):
+        RingNodes(6, 28, 4)(Batch.from_data_list([data]))

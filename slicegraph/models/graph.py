@@ -31,6 +31,7 @@ from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 TASKS = ("regression", "binary", "multiclass")
 LEVELS = ("graph", "node")
+INITS = ("graphormer", "torch")
 WALK_TERMS = ("node", "edge", "pair")
 ENCODINGS = {  # the attribute of a graph, which is also a field, and PyG's transform that writes it
     "laplacian_eigenvector_pe": "AddLaplacianEigenvectorPE(k={})",
@@ -66,14 +67,17 @@ class GraphSliceformerConfig(Config):
             write; projected and added to the nodes. 0 does not read it.
         max_distance, max_hops, max_degree: longer distances, later edges of a path and larger
             degrees are not distinguished.
-        readout: ``"token"`` gives every graph a token and reads it; ``"mean"``, ``"sum"`` and
-            ``"quantiles"`` read the nodes, and there is no token.
+        readout: ``"token"`` gives every graph a token and reads it; the others, see
+            :class:`~slicegraph.nn.GraphReadout`, read the nodes, and there is no token.
         quantiles: how many quantiles of each channel are read, by this readout and by the mixer
             ``"quantile_attn"``.
         task_level: ``"graph"`` predicts for each graph; ``"node"`` for each node, without a
             readout (``readout="token"`` still gives every graph a token).
         head_layers: the number of linear layers after the readout; each but the last has GELU and
             half the size of the one before.
+        init: how linear layers begin: ``"graphormer"``, normal with a deviation of
+            ``0.02 / sqrt(num_layers)``, or ``"torch"``, uniform by the size of their input, which
+            suits narrow models with a batch norm.
         num_targets: how many numbers are predicted for a graph, or a node.
         task: ``"regression"``; ``"binary"``, a logit for each target; ``"multiclass"``,
             ``num_classes`` logits for each target.
@@ -145,6 +149,7 @@ class GraphSliceformerConfig(Config):
     walk_layers: bool = False
     pair_weights: str = "softmax"
     head_layers: int = 1
+    init: str = "graphormer"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,7 +172,7 @@ class GraphSliceformerConfig(Config):
         self._check_one_of(
             task=TASKS, task_level=LEVELS, local=LOCALS, mixer=MIXERS, readout=READOUTS
         )
-        self._check_one_of(norm=NORMS, pair_weights=PAIR_WEIGHTS)
+        self._check_one_of(norm=NORMS, pair_weights=PAIR_WEIGHTS, init=INITS)
         if not set(self.walk_terms) <= set(WALK_TERMS):
             raise self._error("walk_terms", f", expected some of {', '.join(WALK_TERMS)}")
         if self.walk_length < 0:
@@ -536,7 +541,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         return model
 
     def reset_parameters(self) -> None:
-        """Resets all learnable parameters as Graphormer does: tables and matrices are normal."""
+        """Resets all learnable parameters: tables are normal, linear layers as ``init`` says."""
         norms = (self.embedding_norm, self.final_norm)
         edges = (self.edge_embedding, self.edge_walks)
         for part in (self.embedding, self.structural_bias, self.blocks, *norms, *edges):
@@ -544,6 +549,9 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         deviation = 0.02 / math.sqrt(self.config.num_layers)
         for module in self.modules():
             if isinstance(module, torch.nn.Linear):
+                if self.config.init == "torch":
+                    module.reset_parameters()
+                    continue
                 torch.nn.init.normal_(module.weight, std=deviation)
                 if module.bias is not None:
                     torch.nn.init.zeros_(module.bias)

@@ -190,7 +190,7 @@ def _dense_sum(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
     return (x if sets.full else torch.where(sets.real.unsqueeze(-1), x, 0)).sum(1)
 
 
-def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+def _dense_mean(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
     return _dense_sum(x, sets) / sets.sizes.clamp(min=1).unsqueeze(-1)
 
 
@@ -202,6 +202,10 @@ def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
     return segment(x, ptr, reduce="sum")
 
 
+def _mean(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+    return segment(x, ptr, reduce="mean")
+
+
 def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
     return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
 
@@ -210,9 +214,14 @@ READOUTS = {
     "token": ReadoutKind(
         lambda x, ptr, k: gather_rows(x, ptr[:-1]), lambda x, sets, k: x[:, 0], token=True
     ),
-    "mean": ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="mean"), _dense_mean),
+    "mean": ReadoutKind(_mean, _dense_mean),
     "sum": ReadoutKind(_sum, _dense_sum),
     "quantiles": ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k),
+    "sum_mean": ReadoutKind(
+        lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr)], 1),
+        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_mean(x, sets)], 1),
+        parts=lambda k: 2,
+    ),
     "sum_quantiles": ReadoutKind(
         lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
         lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_quantiles(x, sets, k)], 1),
@@ -235,14 +244,14 @@ class GraphReadout(Layer):
     Args:
         channels: the size of a row.
         readout: ``"token"``, ``"mean"``, ``"sum"``, ``"quantiles"`` by
-            :class:`~slicegraph.nn.SliceSortAggregation`, or ``"sum_quantiles"``, the last two
-            concatenated. A graph without rows gives zeros; it has no token.
+            :class:`~slicegraph.nn.SliceSortAggregation`, or two of them concatenated:
+            ``"sum_mean"``, ``"sum_quantiles"``. A graph without rows gives zeros; it has no token.
         quantiles: the number :math:`k` of quantiles.
 
     Shapes:
         - **x**: ``[T, channels]``, packed sets with ``ptr`` ``[B + 1]``.
-        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``,
-          ``quantiles * channels`` or ``(1 + quantiles) * channels``.
+        - **output**: ``[B, out_channels]``, where ``out_channels`` is ``channels``, twice that for
+          ``"sum_mean"``, ``quantiles * channels`` or ``(1 + quantiles) * channels``.
 
     Example:
         >>> readout = GraphReadout(1, "mean")

@@ -13,16 +13,26 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from benchmarks import published_train
 from benchmarks.json_lines import JsonLines
 from benchmarks.published import finish, parse, table, write_page
-from benchmarks.published_data import TASKS, read_gaps, read_molhiv, read_peptides, read_zinc
+from benchmarks.published_data import (
+    TASKS,
+    Graphs,
+    read_gaps,
+    read_molhiv,
+    read_peptides,
+    read_zinc,
+)
+from benchmarks.published_kekule import KekuleFlips
 from benchmarks.published_models import count_parameters, make_model
 from benchmarks.published_rows import ROWS, STUDIES, rows_of
 from benchmarks.published_train import Recipe, Run, Training, claimed, time_steps, train
 from slicegraph.data.datasets import qm9
+from slicegraph.transforms import RingNodes
 
 SIZES = {"train": 20, "val": 6, "test": 6}
 TINY = {"num_layers": 1, "channels": 32, "ffn_channels": 8, "heads": 2, "readout": "sum"}
 OPTIONS = {"mixer": "attn", "local": "gine", "norm": "batch", "walk_length": 4, "dropout": 0.1}
-TINY_RUN = Run("zinc", "tiny", 0, TINY | OPTIONS, Recipe(epochs=3, batch_size=5, average=0.9))
+RECIPE = Recipe(epochs=3, batch_size=5, average=0.9, kekule=True)
+TINY_RUN = Run("zinc", "tiny", 0, TINY | OPTIONS | {"rings": 8}, RECIPE)
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +73,47 @@ def test_a_batch_has_the_graphs_that_were_chosen(folder):
     assert batch.ptr.tolist()[-1] == first
 
 
+def test_graphs_with_rings_have_one_node_more_for_their_ring(folder):
+    graphs = read_zinc(folder)["train"]
+    batch = graphs.with_rings(RingNodes(8, 28, 4)).batch([4, 0], None)
+    sizes = graphs.y[[4, 0], 0].astype(int).tolist()
+    assert batch.ptr.diff().tolist() == [n + 1 for n in sizes]
+    assert batch.x[batch.ptr[1:] - 1, 0].tolist() == [28 + n - 3 for n in sizes]
+    assert batch.edge_index[0].bincount()[batch.ptr[1:] - 1].tolist() == sizes
+    assert len(batch.edge_attr) == 4 * sum(sizes)
+
+
+def test_kekule_structures_swap_single_and_double_bonds_of_rings_of_six():
+    """Benzene next to a ring of five and to cyclohexane: only benzene has two structures."""
+    along = [[1, 2, 1, 2, 1, 2], [1, 2, 1, 2, 1], [1] * 6]
+    sizes = np.array([len(bonds) for bonds in along])
+    rings = [np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes]
+    ptr = np.cumsum([0, *sizes])
+    bonds = np.concatenate([np.array(values * 2, dtype=np.uint8) for values in along])[:, None]
+    edges = [np.concatenate([r, r[::-1]], 1) + n for r, n in zip(rings, ptr, strict=False)]
+    graphs = Graphs(np.zeros((17, 1)), np.concatenate(edges, 1), bonds, ptr, 2 * ptr, np.zeros(3))
+    flips, chosen, found = KekuleFlips(graphs), [2, 0, 1], set()
+    for seed in range(20):
+        batch = graphs.batch(chosen, None)
+        flips(batch.edge_attr, np.array([0, 12, 24]), chosen, [seed])
+        values = batch.edge_attr[:, 0].tolist()
+        assert values[:12] == [1] * 12
+        assert values[24:] == along[1] * 2
+        assert values[12:18] == values[18:24]  # both directions of a bond have its type
+        found.add(tuple(values[12:18]))
+    assert found == {(1, 2) * 3, (2, 1) * 3}
+
+
 def test_the_learning_rate_rises_and_falls():
     recipe = Recipe(lr=1.0, end_lr=0.1, warmup=0.2)
     found = [recipe.factor(step, 10) for step in range(10)]
     assert found[:3] == [0.5, 1.0, 1.0]
     assert found[-1] == pytest.approx(0.1)
     assert found[2:] == sorted(found[2:], reverse=True)
+    held = [replace(recipe, decay=0.4).factor(step, 10) for step in range(10)]
+    assert held[:7] == [0.5, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    assert held[-1] == pytest.approx(0.1)
+    assert held[7] < 1
 
 
 def test_a_stopped_run_goes_on_to_the_same_result(folder, tmp_path):
@@ -145,6 +190,16 @@ def test_gps_learns_from_a_batch(folder):
     training = Training(Run("zinc", "gps", 0, fields, Recipe(epochs=1)), read_zinc(folder))
     training.train_epoch()
     assert np.isfinite(training.curve[0])
+
+
+def test_a_model_without_mixers_adds_up_the_parts_of_a_graph(folder):
+    graphs = read_zinc(folder)["train"]
+    fields = TINY | {"kind": "local only", "mixer": "quantile", "local": "gine", "norm": "batch"}
+    model = make_model("local", fields, TASKS["zinc"], graphs).eval()
+    batch = graphs.batch([3, 1], None)
+    each = model.embed(batch)
+    batch.ptr = batch.ptr[[0, 2]]  # one graph of two parts
+    torch.testing.assert_close(model.embed(batch), each.sum(0, keepdim=True))
 
 
 @pytest.mark.parametrize("kind", ["attention pooling", "multi aggregation"])
@@ -282,7 +337,7 @@ def test_rows_and_studies_are_those_of_the_data(capsys):
         with pytest.raises(SystemExit):
             parse(words)
     message = capsys.readouterr().err
-    assert "zinc has no row 'p1', only graphormer-slim (ours)" in message
+    assert f"zinc has no row 'p1', only {next(iter(ROWS['zinc']))}" in message
     assert "--study sort has no rows for molhiv" in message
 
 

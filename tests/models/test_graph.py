@@ -175,6 +175,18 @@ def test_the_hidden_layers_of_the_head_halve():
     assert sizes == [(16, 8), (8, 4), (4, 1)]
 
 
+def test_linear_layers_begin_as_init_says():
+    def first(init: str) -> Tensor:
+        torch.manual_seed(0)
+        found = GraphSliceformer.from_preset("mini", **TINY, init=init)
+        return found.blocks[0].ffn_in.weight.detach()
+
+    assert 0.9 / 16**0.5 < float(first("torch").abs().max()) <= 1 / 16**0.5  # uniform
+    assert float(first("graphormer").std()) == pytest.approx(0.02 / 2**0.5, rel=0.2)
+    with pytest.raises(ValueError, match="init = 'zeros', expected one of graphormer, torch"):
+        first("zeros")
+
+
 def test_one_graph_needs_no_batch():
     found, graph = model(**TINY), random_graph(5)
     torch.testing.assert_close(found(graph), found(Batch.from_data_list([graph])))

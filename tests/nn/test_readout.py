@@ -227,6 +227,7 @@ READINGS = {
     "max": lambda x: x.amax(0),
     "quantiles": lambda x: torch.quantile(x, quantiles(5), dim=0).flatten(),
 }
+READINGS["sum_mean"] = lambda x: torch.cat([x.sum(0), x.mean(0)])
 READINGS["sum_quantiles"] = lambda x: torch.cat([x.sum(0), READINGS["quantiles"](x)])
 READOUTS = [(kind, name) for kind in (GraphReadout, SequenceReadout) for name in kind.kinds]
 
