@@ -55,7 +55,7 @@ class GPS(torch.nn.Module):
     def score(self, batch: Data) -> Tensor:
         """Predict standardised targets, or logits."""
         graph = set_of_row(batch.ptr, len(batch.x))
-        walks = self.walks(batch.pair_walk[pair_rows(batch.ptr)][:, 1:])
+        walks = self.walks(batch.pair_walk[pair_rows(batch.ptr, len(batch.x))][:, 1:])
         x, edges = torch.cat([self.nodes(batch.x), walks], 1), self.edges(batch.edge_attr)
         for layer in self.layers:
             x = layer(x, batch.edge_index, graph, edge_attr=edges)
