@@ -35,14 +35,13 @@ over parts, each with its own batch norm; no batch of ZINC-12k has so many."""
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a row is trained: AdamW, a linear warm-up, and half a cosine down to ``end_lr``.
+    """How a row is trained: AdamW, a linear warm-up, then half a cosine down to ``end_lr``.
 
     Args:
         epochs: how often every training graph is seen.
         batch_size: the graphs of an update.
         lr, end_lr: the learning rate after the warm-up and after the last update.
         warmup: the part of all updates that are warm-up.
-        decay: the part of all updates, the last ones, in which the learning rate falls.
         weight_decay: of the matrices of linear layers.
         clip: the largest norm of a gradient.
         average: the decay of the running mean of the weights, which is what is evaluated; with 0
@@ -57,7 +56,6 @@ class Recipe:
     lr: float = 1e-3
     end_lr: float = 1e-6
     warmup: float = 0.025
-    decay: float = 1.0
     weight_decay: float = 1e-5
     clip: float = 1.0
     average: float = 0.0
@@ -69,8 +67,7 @@ class Recipe:
         warmup = max(1, round(self.warmup * steps))
         if step < warmup:
             return (step + 1) / warmup
-        start = max(warmup, round((1 - self.decay) * steps))
-        done = max(0, step - start) / max(1, steps - 1 - start)
+        done = (step - warmup) / max(1, steps - 1 - warmup)
         low = self.end_lr / self.lr
         return low + (1 - low) * (1 + math.cos(math.pi * done)) / 2
 
