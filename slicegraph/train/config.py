@@ -27,6 +27,10 @@ TABLE_ONLY = (
 )
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
 _MOLECULES_ONLY += ("train_splits", "class_balance", "log_target")
+PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
+    *("preset", "model", "dropout", "attention_dropout", "batch_size", "epochs", "max_steps", "lr"),
+    *("warmup_steps", "end_lr", "weight_decay", "clip", "seed", "threads", "checkpoint_minutes"),
+)
 
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
 # PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
