@@ -179,11 +179,11 @@ class MoleculeStore:
             if given is not None and given.shape != expected:
                 shapes = f"have shape {list(given.shape)}, expected {list(expected)}"
                 raise ValueError(f"MoleculeStore.with_labels: {what} {shapes}")
-        given = {name: self._given[name] for name in self._given if name != "bounds"}
-        given["labels"] = self._for_all(labels, np.nan, np.float32)
+        arrays = {name: self._given[name] for name in self._given if name != "bounds"}
+        arrays["labels"] = self._for_all(labels, np.nan, np.float32)
         if bounds is not None:
-            given["bounds"] = self._for_all(bounds, 0, np.int8)
-        return self._with(given, names)
+            arrays["bounds"] = self._for_all(bounds, 0, np.int8)
+        return self._with(arrays, names)
 
     def with_weights(self, weights: np.ndarray) -> "MoleculeStore":
         """Return the same molecules with weights ``[N]`` of their rows in the training loss."""
