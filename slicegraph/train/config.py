@@ -12,6 +12,8 @@ from slicegraph.extras import needs
 from slicegraph.registry import TASK_PRESETS, task_domain
 
 FILE_PREFIX, DEFAULT = "csv:", "mini"
+NO_INIT, CHEM = "none", "slicegraph-chem"  # no weights, and those of the package
+_HEADS = ("network", "ridge")
 _KINDS, _METRICS = ("regression", "binary", "multiclass"), ("mae", "rmse", "rocauc", "ap", "acc")
 _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "64-true")
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -39,10 +41,20 @@ _OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
 _RECIPES = {
     "mini": _COMMON | _MINI | {"threads": 1},  # its matrices are too small to share
+    "chem": _COMMON | _MINI | {"threads": 1, "lr": 1e-3},
     "slicegraph-slim": _OURS | {"lr": 1e-3},
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
 }
+# Tables of thousands of molecules: a score on few valid molecules says less about an epoch than the
+# end of the schedule and the average of the weights do.
+_CHEM_SIZE = "chem"
+_TABLE = {"batch_size": 50, "epochs": 30, "min_steps": 600, "keep": "last", "ema": 0.99}
+_SMALL = {
+    "mini": _TABLE | {"min_steps": 1_000, "dropout": 0.1},
+    "chem": _TABLE | {"min_steps": 1_000, "dropout": 0.1},
+}
+_TUNED = {"lr": 5e-4, "min_steps": 600}  # from weights that are good already
 _PAPER = _COMMON | {"lr": 2e-4, "end_lr": 1e-9, "weight_decay": 0.0}
 _PAPER |= {"max_steps": 1_000_000, "warmup_steps": 60_000}
 
@@ -125,7 +137,11 @@ class TrainConfig:
         default_factory=dict,
         metadata={"group": "model", "help": "fields that differ from the preset", "expected": None},
     )
-    init: str | None = _model("saved model, run or Graphormer to start from (default: none)")
+    init: str | None = _model(
+        "model to start from: slicegraph-chem, a folder, a Graphormer, or none (default: for csv "
+        "slicegraph-chem if no preset is given, else none)"
+    )
+    head: str = _model("{}: trains the network, or solves its head in seconds", _HEADS, "network")
     dropout: float | None = _model(
         "dropout probability in each encoder block (default: from the preset)", "[0, 1)"
     )
@@ -146,13 +162,18 @@ class TrainConfig:
     end_lr: float | None = _training("learning rate of the last update", ">= 0")
     weight_decay: float | None = _training("weight decay of the matrices", ">= 0")
     clip: float | None = _training("maximum norm of the gradient; 0 for no limit", ">= 0")
-    ema: float = _training("decay of the average of the weights; 0 for none", "[0, 1)", 0.0)
+    ema: float | None = _training(
+        "decay of the average of the weights; 0 for none (default: csv 0.99, else 0)", "[0, 1)"
+    )
     top_k: int = _training("best epochs to keep; the model is the mean of their weights", ">= 1", 1)
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
     class_balance: bool = _training("weight classes so that each counts the same", None, False)
     log_target: bool = _training("train on the logarithm of the targets", None, False)
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
+    keep: str | None = _training(
+        "the model is that of the {} epoch (default: best on valid; csv: last)", ("best", "last")
+    )
     patience: int | None = _training(
         "epochs without a better score that end the run; 0: any (csv: 50, else 0)",
         ">= 0",
@@ -206,20 +227,33 @@ class TrainConfig:
         return self.task in TASK_PRESETS
 
     @property
+    def start(self) -> Path | None:
+        """The model that the run starts from, if there is one."""
+        return None if self.init in (None, NO_INIT) else Path(self.init or "")
+
+    @property
     def trains_on_valid(self) -> bool:
         """Whether the valid split is trained on, so that its score cannot choose an epoch."""
         return "valid" in (self.train_splits or ())
 
     def resolved(self) -> "TrainConfig":
         """Choose what is None by the recipe of the preset; ``epochs`` overrides how long."""
+        init = self.init
         if self.is_task:
             domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
             data, values = domain.named_files(self.data, self.task), domain.recipe(preset)
         else:
-            preset = self.preset or DEFAULT
+            init = init or (CHEM if self.is_table and not (self.preset or self.model) else NO_INIT)
+            preset = self.preset or (_CHEM_SIZE if init == CHEM else DEFAULT)
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
-        patience = 50 if self.is_table and not self.trains_on_valid else 0
-        values = values | {"preset": preset, "patience": patience}
+            if self.is_table and preset in _SMALL:
+                values = values | _SMALL[preset] | (_TUNED if init != NO_INIT else {})
+            if self.head == "ridge":
+                values = values | {"max_steps": 1, "epochs": None, "min_steps": None}
+        keep = self.keep or ("best" if self.patience else values.get("keep", "best"))
+        patience = 50 if self.is_table and not self.trains_on_valid and keep == "best" else 0
+        values = {"ema": 0.0, "init": init, **values}
+        values |= {"preset": preset, "patience": patience, "keep": keep}
         values |= {} if self.is_table else {"root": "dataset"}
         if self.epochs is not None or self.max_steps is not None:
             for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
@@ -264,6 +298,11 @@ def _check(config: TrainConfig) -> None:
             f"train: patience = {config.patience} needs the valid split, which train_splits trains "
             "on; leave out one of them"
         )
+    if config.head == "ridge":
+        names = ("epochs", "min_steps", "max_steps", "ema", "flag_steps", "keep")
+        for name in names if (config.epochs or 0) or (config.max_steps or 1) > 1 else ():
+            if getattr(config, name):
+                raise ValueError(f"train: head = 'ridge' is not trained; leave out {name}")
     if config.is_task:
         given = [name for name in _MOLECULES_ONLY if getattr(config, name)]
         if given or config.is_table:

@@ -20,6 +20,7 @@ from slicegraph.models.base import CONFIG_FILE, load, read_config
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
+from slicegraph.train.head import solve_head
 from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 
 # Fields that may differ from those of the model that a run starts from.
@@ -89,11 +90,17 @@ class TrainingModule(pl.LightningModule):
             if (rate := getattr(config, name)) is not None:
                 fields[name] = rate
         fields |= config.model
-        if config.init is None:
+        drawn: list[str] = []
+        if config.start is None:
             self.model = self.domain.new_model(config, fields)
+            if config.is_table:
+                say("init: random weights")
         else:
-            self.model = model_from(Path(config.init), fields, config.model)
+            self.model, drawn = model_from(config.start, fields, config.model)
         self._weights = LabelWeights(dataset, config.class_balance)
+        if config.head == "ridge" or (drawn and not config.is_task):
+            how = solve_head(self.model, self.data.all_batches("train"), config.seed)
+            say(f"head: solved on the training molecules (strength {how})")
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
@@ -110,6 +117,8 @@ class TrainingModule(pl.LightningModule):
         fused = config.precision != "16-mixed" and self.device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
         factor = warmup_and_decay(lr, warmup, total, end_lr)
+        if config.head == "ridge":  # its only update changes nothing
+            factor = lambda step: 0.0  # noqa: E731
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
             "optimizer": optimizer,
@@ -215,14 +224,16 @@ def compiles(config: TrainConfig, device: torch.device) -> bool:
     return device.type == "cuda" and has_backend and not config.flag_steps
 
 
-def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:
+def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> tuple[Any, list[str]]:
     """Make a model with the weights of a saved one, or of a Graphormer folder of transformers.
+
+    Returns the model and the names of the weights that are not of the saved one, but random.
 
     `fields` are the fields of the configuration that the data and the user decide, `given` those of
     the user.
     """
     if (path / CONFIG_FILE).is_file() and read_config(path).get("model_type") == "graphormer":
-        return GraphSliceformer.from_huggingface(path, **fields).train()
+        return GraphSliceformer.from_huggingface(path, **fields).train(), []
     old = load(path)
     before = asdict(old.config)
     if not set(fields) <= set(before):
@@ -253,7 +264,7 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
             f"init: {path} was saved without its words; its word embeddings are of use only if the "
             "words were found in the same texts"
         )
-    return model
+    return model, drawn
 
 
 def labels_of(dataset: Any, split: str) -> tuple[np.ndarray, np.ndarray | None]:
