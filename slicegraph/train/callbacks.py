@@ -77,6 +77,8 @@ class RunStart(Callback):
             classes = f" ({len(names)}: {', '.join(names[:_MOST_CLASSES])}{more})"
         parameters = sum(p.numel() for p in model.parameters())
         say(f"settings  {changed_settings(config)}\ndata    {dataset.name}: {sizes}")
+        if config.is_table and config.start is None:
+            say("init    random weights")
         if (summary := getattr(dataset, "summary", None)) is not None:
             from slicegraph.data.summary import summary_lines
 
@@ -102,7 +104,8 @@ class RunStart(Callback):
 def changed_settings(config: TrainConfig) -> str:
     """The settings that differ from the defaults, but for those that are printed elsewhere."""
     task = config.task if config.is_task else None
-    default = TrainConfig(data=config.data, preset=config.preset, task=task).resolved()
+    chosen = {"preset": config.preset, "init": config.init, "head": config.head}
+    default = TrainConfig(data=config.data, task=task, **chosen).resolved()
     values = asdict(config) | {f"model.{name}": value for name, value in config.model.items()}
     usual = asdict(default) | {name: values[name] for name in ("model", "out", "precision")}
     found = [

@@ -93,8 +93,6 @@ class TrainingModule(pl.LightningModule):
         drawn: list[str] = []
         if config.start is None:
             self.model = self.domain.new_model(config, fields)
-            if config.is_table:
-                say("init: random weights")
         else:
             self.model, drawn = model_from(config.start, fields, config.model)
         self._weights = LabelWeights(dataset, config.class_balance)

@@ -73,7 +73,7 @@ def test_a_table_starts_from_the_weights_of_the_package_unless_told_otherwise(tm
     tiny_run(tmp_path, model={}, dropout=None, epochs=1)
     assert "init: " in capsys.readouterr().out
     run = tiny_run(tmp_path, out=str(tmp_path / "none"), model={}, init="none", epochs=1)
-    assert "init: random weights" in capsys.readouterr().out
+    assert "init    random weights" in capsys.readouterr().out
     assert run.metrics["parameters"] != sum(p.numel() for p in load("slicegraph-chem").parameters())
 
 
