@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from rdkit import Chem, rdBase
-from rdkit.Chem import rdDepictor
-from rdkit.Chem.Draw import rdMolDraw2D
 
+from slicegraph.drawing import CARD, as_html, draw_molecule
 from slicegraph.files import write_atomically
 from slicegraph.metrics import counted, number
 from slicegraph.report import plots
@@ -372,7 +370,7 @@ def _worst_molecules(table: TargetPredictions) -> list[Part]:
             values = {"true class": table.class_name(int(true)), "predicted": number(predicted)}
         if table.kind == "multiclass":
             values["predicted"] = table.class_name(int(predicted))
-        card = {"smiles": table.smiles[place], "drawing": draw_molecule(table.smiles[place])}
+        card = {"smiles": table.smiles[place], "drawing": _drawing(table.smiles[place])}
         cards.append(card | {"pairs": values, "row": table.rows[place] if table.rows else ""})
     few = "molecule with the largest error" if len(cards) == 1 else ""
     title = few or f"{len(cards)} molecules with the largest errors"
@@ -380,46 +378,10 @@ def _worst_molecules(table: TargetPredictions) -> list[Part]:
     return [{"molecules": cards, "title": title}] if cards else []
 
 
-# Elements by atomic number, in colours that are legible on light and on dark background.
-_COLOURS = {
-    7: (0.23, 0.49, 0.87),
-    8: (0.86, 0.28, 0.23),
-    9: (0.16, 0.60, 0.38),
-    15: (0.85, 0.47, 0.17),
-    16: (0.68, 0.52, 0.04),
-    17: (0.16, 0.60, 0.38),
-    35: (0.70, 0.38, 0.22),
-    53: (0.58, 0.37, 0.80),
-}
-
-
-def draw_molecule(smiles: str) -> Markup | None:
-    """Draw a molecule as SVG on a transparent background; None if RDKit cannot read it.
-
-    RDKit writes the whole SVG, and the text of the SMILES is not part of it.
-    """
-    with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(smiles)
-        if molecule is None or molecule.GetNumAtoms() == 0:
-            return None
-        for atom in molecule.GetAtoms():
-            atom.SetAtomMapNum(0)
-        rdDepictor.Compute2DCoords(molecule)
-        canvas = rdMolDraw2D.MolDraw2DSVG(160, 110)
-        options: Any = canvas.drawOptions()
-        options.clearBackground = False
-        options.useBWAtomPalette()
-        options.updateAtomPalette(_COLOURS)
-        options.fixedBondLength = 30
-        options.bondLineWidth = 1
-        options.minFontSize = 9
-        options.padding = 0.06
-        rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule)
-        canvas.FinishDrawing()
-    # HTML needs no XML declarations; black becomes the colour of the text around the drawing.
-    svg = re.sub(r"<\?xml.*?\?>|<!--.*?-->", "", canvas.GetDrawingText(), flags=re.DOTALL)
-    svg = re.sub(r"\s+xmlns(:\w+)?='[^']*'|\s+xml:space='[^']*'", "", svg)
-    return Markup(re.sub(r"\s*\n\s*", "\n", svg.replace("#000000", "currentColor")).strip())
+def _drawing(smiles: str) -> Markup | None:
+    """A small drawing as SVG; None if RDKit cannot read the molecule."""
+    drawn = draw_molecule(smiles, size=CARD)
+    return None if drawn is None else Markup(as_html(drawn))
 
 
 def _bad_batch(run: RunRecord) -> list[Part]:

@@ -191,6 +191,7 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         "standardize": tuple(getattr(data.dataset, "standardize", ())),
         "target_mean": mean,
         "target_std": deviation,
+        "label_means": _label_means(data.dataset),
     }
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes
@@ -202,6 +203,20 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         }
         fields |= {name: value for name, value in vocabularies.items() if name not in config.model}
     return fields
+
+
+def _label_means(dataset: MoleculeDataset) -> tuple[float, ...] | None:
+    """The mean of each target in the training split, or the shares of its classes."""
+    task, labels = dataset.task, dataset.labels(dataset.splits["train"]).astype(np.float64)
+    if np.isnan(labels).all(0).any():
+        return None
+    if task.kind != "multiclass":
+        return tuple(np.nanmean(labels, axis=0).tolist())
+    shares = [
+        np.bincount(own[~np.isnan(own)].astype(int), minlength=task.num_classes)
+        for own in labels.T
+    ]
+    return tuple(float(n / counts.sum()) for counts in shares for n in counts)
 
 
 def new_model(config: TrainConfig, fields: dict[str, Any]) -> GraphSliceformer:
