@@ -42,8 +42,8 @@ _NOT_FINITE = "the model gives no finite number for a part of the molecule"
 class Explanation:
     """The contribution of every atom to one prediction, from ``model.explain``.
 
-    For classes the log-odds are explained, not the probability: `prediction`, `baseline` and
-    `contributions` are log-odds of `class_name`.
+    For classes the log-odds are explained, not the probability, and for a model trained on
+    logarithms the decimal logarithm: `prediction`, `baseline` and `contributions` are of these.
 
     Attributes:
         smiles: the molecule, as it was given; as the model read it if that standardises molecules
@@ -54,7 +54,8 @@ class Explanation:
             atoms are taken; 0 for small molecules, where all are.
         prediction: what the model predicts for the molecule.
         baseline: what it would be without a molecule: the mean of the training labels.
-        target, unit, class_name: what is predicted.
+        target, class_name: what is predicted.
+        quantity: what the contributions are of, such as "logS in mol/L".
     """
 
     smiles: str
@@ -64,15 +65,8 @@ class Explanation:
     prediction: float
     baseline: float
     target: str = ""
-    unit: str = ""
     class_name: str = ""
-
-    @property
-    def quantity(self) -> str:
-        """What the contributions are of, such as "logS in mol/L"."""
-        if self.class_name:
-            return f"log-odds of {self.target or 'class'} {self.class_name}"
-        return (self.target or "prediction") + (f" in {self.unit}" if self.unit else "")
+    quantity: str = "prediction"
 
     def draw(self, png: bool = False, limit: float | None = None) -> Any:
         """Draw the molecule with a colour for every atom and a legend.
@@ -307,8 +301,8 @@ def _explain(
             float(baseline[column] + shares[:, column].sum()),
             float(baseline[column]),
             names[target],
-            config.unit,
             class_name(config, number),
+            _quantity(config, names[target], number),
         )
         for column, (target, number) in enumerate(zip(targets, classes, strict=True))
     ]
@@ -328,10 +322,18 @@ def class_name(config: Any, number: int) -> str:
     return str(config.class_names[number] if config.class_names else number)
 
 
+def _quantity(config: Any, target: str, number: int) -> str:
+    """What is explained, in words."""
+    if name := class_name(config, number):
+        return f"log-odds of {target or 'class'} {name}"
+    unit = f" in {config.unit}" if config.unit else ""
+    return f"{'log10 of ' * config.log_target}{target or 'prediction'}{unit}"
+
+
 def score_of(config: Any, values: np.ndarray, number: int) -> np.ndarray:
     """The number that is explained, of predictions ``[...]`` or ``[..., classes]`` of a target."""
     if config.task == "regression":
-        return values
+        return np.log10(values) if config.log_target else values
     chance = values[..., number] if config.task == "multiclass" else values
     return log_odds(chance)
 

@@ -145,6 +145,19 @@ def read_log(path: Path) -> pd.DataFrame:
     return table.groupby(table.pop("epoch") + 1).last()
 
 
+# SMILES and contributions of the atoms of a molecule, by target and row number of the source.
+Contributions = dict[tuple[str, str], tuple[str, list[float]]]
+
+
+def read_contributions(path: Path) -> Contributions:
+    """Read the contributions of the atoms, a row for each atom."""
+    table = pd.read_csv(path, dtype={"target": str, "row": str}, keep_default_na=False)
+    return {
+        (str(target), str(row)): (str(own["smiles"].iloc[0]), own["contribution"].tolist())
+        for (target, row), own in table.groupby(["target", "row"], sort=False)
+    }
+
+
 @dataclass
 class RunRecord:
     """Content of a run folder."""
@@ -155,6 +168,7 @@ class RunRecord:
     metrics: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # data.json, with dotted names
     bad_batch: dict[str, Any] = field(default_factory=dict)  # only if a loss was not finite
+    contributions: Contributions = field(default_factory=dict)  # of some molecules of test
     command: str = ""
     log: pd.DataFrame = field(default_factory=pd.DataFrame)  # log.csv by epoch, from 1
     predictions: dict[str, list[TargetPredictions]] = field(default_factory=dict)  # by split
@@ -252,6 +266,8 @@ def read_run(folder: str | Path) -> RunRecord:
     run.metric = metric.upper() if metric in ("mae", "rmse", "ap") else metric
     if (folder / "bad_batch.json").exists():
         run.bad_batch = read("bad_batch.json", _mapping, {})
+    if (folder / "contributions.csv").exists():
+        run.contributions = read("contributions.csv", read_contributions, {})
     tables = sorted((folder / "predictions").glob("*.csv"))
     if not tables:
         run.problems.append("There are no prediction tables (predictions/*.csv).")

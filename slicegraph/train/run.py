@@ -14,6 +14,8 @@ import torch
 from lightning.pytorch.utilities import rank_zero_only
 
 from slicegraph import __version__
+from slicegraph.predict import load_predictor
+from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.registry import task_domain
 from slicegraph.train import callbacks, machine, results
 from slicegraph.train import data as molecules
@@ -217,6 +219,11 @@ def _write_results(
         for split in (split for split in evaluations if split != "train"):
             one = evaluations[split]
             folder.write_predictions(dataset, split, one.values, one.chances)
+        if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
+            device = trainer.strategy.root_device
+            model = load_predictor(folder.path / "model", device)
+            rows = results.contributions(model, data.dataset, found)
+            folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)

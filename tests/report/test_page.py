@@ -18,7 +18,8 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from support.html_page import Page
 
 from slicegraph.report import write_report
-from slicegraph.report.page import draw_molecule, duration
+from slicegraph.drawing import CARD, as_html, draw_molecule
+from slicegraph.report.page import duration
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 
@@ -158,7 +159,7 @@ def test_table_without_smiles_has_no_cards(run):
 
 def test_drawings_have_bonds_or_letters_and_no_address():
     for smiles in MOLECULES:
-        svg = draw_molecule(smiles)
+        svg = as_html(draw_molecule(smiles, size=CARD))
         assert svg.startswith("<svg")
         assert "<path" in svg
         assert "http" not in svg
