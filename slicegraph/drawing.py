@@ -114,7 +114,11 @@ def _colour(share: float) -> tuple[float, ...]:
 def _opacity(found: re.Match[str]) -> str:
     """Write a colour with transparency as SVG 1.1 has it, for older viewers."""
     what, colour, alpha = found.groups()
-    return f"fill:{colour};fill-opacity:{int(alpha, 16) / 255:.3f}" if what == "fill" else "stroke:none"
+    return (
+        f"fill:{colour};fill-opacity:{int(alpha, 16) / 255:.3f}"
+        if what == "fill"
+        else "stroke:none"
+    )
 
 
 def _draw_legend(canvas: Any, width: int, height: int, limit: float, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Drawings of molecules: colours by contribution, a legend, nothing that a text could smuggle in."""
+"""Drawings of molecules: colours by contribution, a legend, and no text."""
 
 import re
 
@@ -9,7 +9,9 @@ from slicegraph.drawing import CARD, as_html, draw_molecule, on_white
 
 def test_each_atom_has_a_colour_as_deep_as_its_contribution():
     svg = draw_molecule("CO", [-0.5, 1.0])
-    marks = re.findall(r"<ellipse[^>]*class='atom-(\d)'[^>]*fill:(#\w{6});fill-opacity:([\d.]+)", svg)
+    marks = re.findall(
+        r"<ellipse[^>]*class='atom-(\d)'[^>]*fill:(#\w{6});fill-opacity:([\d.]+)", svg
+    )
     assert [(atom, colour) for atom, colour, _ in marks] == [("0", "#005BBF"), ("1", "#D65E00")]
     assert [float(depth) for *_, depth in marks] == pytest.approx([0.375, 0.75], abs=0.01)
     deeper = draw_molecule("CO", [-0.5, 1.0], limit=0.5)

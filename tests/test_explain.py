@@ -204,9 +204,7 @@ def test_a_trained_model_has_the_means_of_its_labels(tmp_path, columns):
     tables = [result.folder / f"predictions/{part}.csv" for part in ("valid", "test")]
     held = pd.concat(map(pd.read_csv, tables))
     train = pd.read_csv(tmp_path / "table.csv").drop(index=held["row"])[columns]
-    expected = (
-        train.value_counts(normalize=True).sort_index().tolist() if task else [train.mean()]
-    )
+    expected = train.value_counts(normalize=True).sort_index().tolist() if task else [train.mean()]
     found = slicegraph.load(result.folder).config.label_means
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 

@@ -39,7 +39,14 @@ examples:
 """
 
 
-_MOLECULES_ONLY = ("datasets", "prepare", "predict", "explain", "embed", "submit")  # these need no training
+_MOLECULES_ONLY = (
+    "datasets",
+    "prepare",
+    "predict",
+    "explain",
+    "embed",
+    "submit",
+)  # these need no training
 STOPPED = 130  # the exit status after Ctrl-C
 
 

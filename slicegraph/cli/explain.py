@@ -241,7 +241,9 @@ def _draw(args: argparse.Namespace, number: int, explanations: list[Any]) -> Non
 
 def _print(one: Any) -> None:
     change = one.prediction - one.baseline
-    print(f"{one.smiles}\n{one.quantity}: {one.prediction:.4g} = baseline {one.baseline:.4g}", end="")
+    print(
+        f"{one.smiles}\n{one.quantity}: {one.prediction:.4g} = baseline {one.baseline:.4g}", end=""
+    )
     print(f" {'-' if change < 0 else '+'} {abs(change):.4g}")
     rows = [["atom", "symbol", "contribution", "standard error"]]
     atoms = zip(one.symbols, one.contributions, one.errors, strict=True)

@@ -17,15 +17,14 @@ from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
-from slicegraph.nn.block import EncoderBlock, encode, real_rows
+from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
-from slicegraph.nn.layer import NORMS
-from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
-from slicegraph.ops.dropout import dropout
+from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
@@ -93,13 +92,10 @@ class GraphSliceformerConfig(Config):
             ``slicegraph.data.molecules``; a predictor takes them too.
         target_mean, target_std: mean and standard deviation of each target of a regression. The
             head predicts standardised targets; the model returns them in their unit.
-<<<<<<< HEAD
-        label_means: the mean of each target in the training; of classes the share of class 1, or
-            of every class of each target. It is the baseline of explanations.
-=======
         log_target: whether a regression predicts the decimal logarithm of its targets, of which
             ``target_mean`` and ``target_std`` are then; the model returns the targets.
->>>>>>> main
+        label_means: the mean of each target (or of its logarithm) in the training; of classes the
+            share of class 1, or of every class of each target. The baseline of explanations.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
@@ -189,9 +185,8 @@ class GraphSliceformerConfig(Config):
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
         shares = self.num_targets * (self.num_classes if self.task == "multiclass" else 1)
-        for name, values in self.pick(
-            *("target_names", "target_mean", "target_std", "label_means")
-        ).items():
+        names = ("target_names", "target_mean", "target_std", "label_means")
+        for name, values in self.pick(*names).items():
             expected = shares if name == "label_means" else self.num_targets
             if values and len(values) != expected:
                 counts = f"{len(values)} values for {self.num_targets} targets"

@@ -7,4 +7,11 @@ with needs(__name__, "mol"):
     from slicegraph.predict.explain import Explanation, Explanations
     from slicegraph.predict.predictor import MoleculePredictor, Predictions, load_predictor
 
-__all__ = ["BatchPredictor", "Explanation", "Explanations", "MoleculePredictor", "Predictions", "load_predictor"]
+__all__ = [
+    "BatchPredictor",
+    "Explanation",
+    "Explanations",
+    "MoleculePredictor",
+    "Predictions",
+    "load_predictor",
+]

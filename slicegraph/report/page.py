@@ -338,7 +338,7 @@ def _scores(run: RunRecord) -> list[Part]:
 
 
 def _targets(run: RunRecord) -> list[tuple[str, list[Part]]]:
-    """A section for each of the first targets: omitted rows, figures, the worst and best molecules."""
+    """A section for each of the first targets: omitted rows, figures, some molecules."""
     sections = []
     for place, table in enumerate(run.targets[:MOST_TARGETS], start=1):
         slug = re.sub(r"[^a-z0-9]+", "-", table.target.lower())[:40].strip("-")

@@ -151,11 +151,17 @@ Contributions = dict[tuple[str, str], tuple[str, list[float]]]
 
 def read_contributions(path: Path) -> Contributions:
     """Read the contributions of the atoms, a row for each atom."""
-    table = pd.read_csv(path, dtype={"target": str, "row": str}, keep_default_na=False)
-    return {
-        (str(target), str(row)): (str(own["smiles"].iloc[0]), own["contribution"].tolist())
-        for (target, row), own in table.groupby(["target", "row"], sort=False)
-    }
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found: Contributions = {}
+    for row in rows:
+        if missing := {"row", "smiles", "target", "contribution"} - {
+            k for k, v in row.items() if v
+        }:
+            raise ValueError(f"{path.name} has a row without {', '.join(sorted(missing))}")
+        _, values = found.setdefault((row["target"], row["row"]), (row["smiles"], []))
+        values.append(float(row["contribution"]))
+    return found
 
 
 @dataclass

@@ -114,7 +114,11 @@ def test_a_draft_of_another_command_is_not_used(model, table, tmp_path):
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_bad_options_are_named(model, table, tmp_path, capsys, arguments, message):
-    places = {"TABLE": table, "OUT.txt": str(tmp_path / "a.txt"), "OUT.csv": str(tmp_path / "a.csv")}
+    places = {
+        "TABLE": table,
+        "OUT.txt": str(tmp_path / "a.txt"),
+        "OUT.csv": str(tmp_path / "a.csv"),
+    }
     assert explain(model, *(places.get(word, word) for word in arguments)) == 2
     assert message in capsys.readouterr().err
 
