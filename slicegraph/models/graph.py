@@ -24,8 +24,8 @@ from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
-from slicegraph.ops.dropout import dropout
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 

@@ -13,7 +13,7 @@ from slicegraph.nn.layer import NORMS, Layer
 from slicegraph.nn.local import Edges, GatedBranch, LocalBranch
 from slicegraph.nn.mixer import Mixer, linear_of, recomputed
 from slicegraph.nn.packed import PaddedSets, gather_rows
-from slicegraph.ops.dropout import dropout_add
+from slicegraph.ops.pairs import dropout_add
 
 
 class EncoderBlock(Layer):

@@ -10,7 +10,7 @@ from torch.nn import functional
 from slicegraph.nn.embedding import FeatureTable, feature_encoder
 from slicegraph.nn.layer import NORMS, Layer
 from slicegraph.nn.packed import gather_rows
-from slicegraph.ops.edges import edge_sum
+from slicegraph.ops.paths import edge_sum
 
 
 @dataclass
