@@ -17,13 +17,12 @@ from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
-from slicegraph.nn.block import EncoderBlock, encode, real_rows
+from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
-from slicegraph.nn.layer import NORMS
-from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
+from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks

@@ -10,8 +10,8 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from slicegraph.nn.embedding import FeatureTable
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, token_ptr
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.mix import fuses_mix, mix_sets
 from slicegraph.ops.operator import is_transformed, may_call_kernel

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.nn import aggr
 from torch_geometric.utils import segment
 
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, gather_rows
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read
 from slicegraph.ops.reference import quantile_positions
 from slicegraph.ops.sort import sort_columns
