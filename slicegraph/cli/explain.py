@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.arguments import (
+from slicegraph.cli import (
     add_model,
     check_new_file,
     columns,

@@ -77,7 +77,7 @@ class Explanation:
         """
         legend = f"contribution to {self.quantity}"
         options: Any = {"limit": limit, "legend": legend, "png": png}
-        drawn = draw_molecule(self.smiles, self.contributions, **options)
+        drawn = draw_molecule(self.smiles, self.contributions.tolist(), **options)
         return drawn if png or drawn is None else on_white(drawn)
 
     def _repr_svg_(self) -> str:

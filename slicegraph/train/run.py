@@ -222,7 +222,8 @@ def _write_results(
         if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
             device = trainer.strategy.root_device
             model = load_predictor(folder.path / "model", device)
-            rows = results.contributions(model, data.dataset, found)
+            scored = results.Scored(found.labels, found.values, found.chances)
+            rows = results.contributions(model, data.dataset, scored)
             folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
