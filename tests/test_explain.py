@@ -12,7 +12,7 @@ from support.small_models import small_model
 from support.tiny_run import tiny_run, write_table
 
 import slicegraph
-from slicegraph.data.datasets.qm9 import shipped_folder
+from slicegraph.data.datasets.source import shipped_folder
 from slicegraph.data.smiles import read_smiles
 from slicegraph.predict.explain import (
     Explanation,

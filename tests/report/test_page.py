@@ -163,7 +163,7 @@ def test_atoms_are_coloured_by_their_contributions(run):
     (run / "contributions.csv").write_text(head + "".join(lines))
     coloured, plain = cards(run)
     assert re.findall(r"fill:(#\w{6});fill-opacity:([\d.]+)", coloured) == [
-        *[("#005BBF", "0.373"), ("#D65E00", "0.188"), ("#D65E00", "0.749")],
+        *[("#005BBF", "0.373"), ("#D65E00", "0.184"), ("#D65E00", "0.749")],
     ]
     assert "fill-opacity" not in plain
     assert "the deepest colour is 1.000" in page_of(run).text
