@@ -17,15 +17,14 @@ from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
-from slicegraph.nn.block import EncoderBlock, encode, real_rows
+from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
-from slicegraph.nn.layer import NORMS
-from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import MIXERS, Mixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
-from slicegraph.ops.dropout import dropout
+from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
@@ -93,6 +92,8 @@ class GraphSliceformerConfig(Config):
             ``slicegraph.data.molecules``; a predictor takes them too.
         target_mean, target_std: mean and standard deviation of each target of a regression. The
             head predicts standardised targets; the model returns them in their unit.
+        log_target: whether a regression predicts the decimal logarithm of its targets, of which
+            ``target_mean`` and ``target_std`` are then; the model returns the targets.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
@@ -150,6 +151,7 @@ class GraphSliceformerConfig(Config):
     pair_weights: str = "softmax"
     head_layers: int = 1
     init: str = "graphormer"
+    log_target: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,6 +195,8 @@ class GraphSliceformerConfig(Config):
             raise self._error("task", ", expected 'regression', which target_std is for")
         if self.target_std is not None and not min(self.target_std) > 0:
             raise self._error("target_std", " must be above 0")
+        if self.log_target and self.task != "regression":
+            raise self._error("task", ", expected 'regression', which log_target is for")
 
     @property
     def token(self) -> bool:
@@ -633,9 +637,17 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def rescale(self, scores: Tensor) -> Tensor:
         """Converts the output of :meth:`score` to the unit of the targets."""
-        if self.target_mean is None or self.target_std is None:
-            return scores
-        return scores * self.target_std + self.target_mean
+        if self.target_mean is not None and self.target_std is not None:
+            scores = scores * self.target_std + self.target_mean
+        return 10**scores if self.config.log_target else scores
+
+    def standardise(self, targets: Tensor) -> Tensor:
+        """Converts targets to what :meth:`score` predicts; the inverse of :meth:`rescale`."""
+        if self.config.log_target:
+            targets = targets.log10()
+        if self.target_mean is not None and self.target_std is not None:
+            targets = (targets - self.target_mean) / self.target_std
+        return targets
 
     def score(self, batch: Data) -> Tensor:
         """Computes the output of the head, for a loss: standardised targets, or logits."""

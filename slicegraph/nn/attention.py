@@ -7,11 +7,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.nn.attention import PerformerAttention
 
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.mixer import MIXERS, Mixer, MixerKind
-from slicegraph.nn.order import masked_rows
 from slicegraph.nn.packed import batch_to_ptr, check_batch, pack, scatter_rows
-from slicegraph.nn.slice_sort import SliceSort, check_mask
+from slicegraph.nn.slice_sort import Layer, SliceSort, check_mask, masked_rows
 from slicegraph.ops.layout import can_read
 
 __all__ = ["MultiheadSliceSort", "SetMixer", "SliceSortAttention", "TokenSliceSort"]

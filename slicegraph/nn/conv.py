@@ -14,9 +14,9 @@ from torch_geometric.utils import is_sparse
 
 from slicegraph.nn.attention import SliceSortAttention
 from slicegraph.nn.bias import StructuralBias
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.mixer import Mixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read
 from slicegraph.ops.paths import ShortestPaths
 

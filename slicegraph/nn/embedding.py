@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import prepend_tokens, token_ptr
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import is_transformed
 

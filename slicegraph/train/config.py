@@ -23,10 +23,14 @@ _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
 }
 TABLE_ONLY = (
     *("smiles", "targets", "split", "fractions", "split_seed", "task", "metric"),
-    *("standardize", "replicates", "censored", "allow_rejected"),
+    *("standardize", "replicates", "censored", "allow_rejected", "weight_column"),
 )
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
-_MOLECULES_ONLY += ("train_splits",)
+_MOLECULES_ONLY += ("train_splits", "class_balance", "log_target")
+PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
+    *("preset", "model", "dropout", "attention_dropout", "batch_size", "epochs", "max_steps", "lr"),
+    *("warmup_steps", "end_lr", "weight_decay", "clip", "seed", "threads", "checkpoint_minutes"),
+)
 
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
 # PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
@@ -102,6 +106,9 @@ class TrainConfig:
     allow_rejected: float | None = _data(
         "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
     )
+    weight_column: str | None = _data(
+        "csv: column of the weight of each row in the training loss (default: none)"
+    )
     train_splits: tuple[str, ...] | None = _data(
         "splits to train on; with valid the last epoch is kept (default: train)"
     )
@@ -142,6 +149,8 @@ class TrainConfig:
     ema: float = _training("decay of the average of the weights; 0 for none", "[0, 1)", 0.0)
     top_k: int = _training("best epochs to keep; the model is the mean of their weights", ">= 1", 1)
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
+    class_balance: bool = _training("weight classes so that each counts the same", None, False)
+    log_target: bool = _training("train on the logarithm of the targets", None, False)
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
     patience: int | None = _training(

@@ -182,8 +182,15 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
     task, source = dataset.task, dataset.source
     data = {"name": Path(dataset.name).name}
     data |= {key: source[key] for key in ("name", "sha256", "bytes") if key in source}
-    options = ("fractions", "replicates", "censored")
-    chosen = {option: getattr(config, option, None) for option in options}
+    options = (
+        "fractions",
+        "replicates",
+        "censored",
+        "weight_column",
+        "class_balance",
+        "log_target",
+    )
+    chosen = {option: getattr(config, option, None) or None for option in options}
     return {
         "slicegraph": __version__,
         "date": time.strftime("%Y-%m-%d"),

@@ -14,10 +14,10 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkP
 
 from slicegraph.models import PRESETS, GraphSliceformer, GraphSliceformerConfig, load
 from slicegraph.nn import all_pairs
-from slicegraph.nn.local import LOCALS
+from slicegraph.nn.block import LOCALS
 from slicegraph.nn.mixer import ALIGNS, MIXERS
-from slicegraph.nn.order import ORDERS
 from slicegraph.nn.readout import READOUTS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
 from slicegraph.transforms import StructuralEncoding
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS

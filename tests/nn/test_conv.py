@@ -15,7 +15,7 @@ from torch_geometric.nn.inits import reset
 
 from slicegraph.nn import GPSLayer, SliceSort, SliceSortAttention, SliceSortConv
 from slicegraph.nn.mixer import ALIGNS, MIXERS
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.ops.operator import as_on_gpu
 from slicegraph.ops.paths import shortest_paths
 from slicegraph.testing import assert_padding_invariant, assert_permutation_equivariant
