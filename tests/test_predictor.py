@@ -19,7 +19,7 @@ from slicegraph.data.smiles import featurize, read_smiles
 from slicegraph.data.table import Row, TableSource
 from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.nn.mixer import MIXERS
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graph
 from slicegraph.predict.table import WholeTable, predicted_rows
 

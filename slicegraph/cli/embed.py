@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model
+from slicegraph.cli import add_model, check_new_file, load_molecule_model
 
 EPILOG = """\
 exit status: 0 all rows have a vector, 3 some have an error instead, 2 nothing was done

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model, print_aligned
+from slicegraph.cli import add_model, check_new_file, load_molecule_model, print_aligned
 
 EPILOG = """\
 exit status: 0 all rows have a prediction, 3 some have an error instead, 2 nothing was done
@@ -143,8 +143,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     from slicegraph.files import write_atomically
     from slicegraph.metrics import counted
     from slicegraph.predict import table as tables
-    from slicegraph.predict.distributed import process_group
     from slicegraph.predict.predictor import more_columns
+    from slicegraph.predict.table import process_group
 
     ending = _check_out(file, args)
     with process_group() as rank:

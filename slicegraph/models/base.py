@@ -19,7 +19,7 @@ from torch import Tensor
 
 from slicegraph import __version__
 from slicegraph.files import write_atomically
-from slicegraph.nn.layer import Layer
+from slicegraph.nn.slice_sort import Layer
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
 MEMBERS, _MEMBER = "members", "member-{}"  # of an ensemble, of which the folder is the first

@@ -17,14 +17,13 @@ from tqdm import tqdm
 from slicegraph.data.pool import PROCESS_ENDED, run_halved
 from slicegraph.files import sha256_of
 from slicegraph.models.base import WEIGHTS_FILE, find_model, member_folders
-from slicegraph.predict.distributed import default_device
 from slicegraph.predict.predictor import (
     MoleculePredictor,
     load_predictor,
     more_columns,
     read_graphs,
 )
-from slicegraph.predict.table import CHUNK_ROWS, value_columns
+from slicegraph.predict.table import CHUNK_ROWS, default_device, value_columns
 
 _KEY = b"slicegraph"  # of the record in the metadata of a part
 _DRAFT = ".draft"

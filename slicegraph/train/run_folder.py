@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import rdkit
 
-from slicegraph.data.datasets.qm9 import shipped_folder
+from slicegraph.data.datasets.source import shipped_folder
 from slicegraph.files import write_atomically
 from slicegraph.predict.table import labelled_table
 from slicegraph.train.config import FILE_PREFIX, TrainConfig
