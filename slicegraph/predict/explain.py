@@ -309,10 +309,10 @@ def _explain(
 
 
 def _predict(model: Predictor, graphs: list[MoleculeGraph], batch_size: int) -> np.ndarray:
-    values, errors, _ = model.predict_graphs(graphs, batch_size)
-    if any(error is not None for error in errors):
+    found = model.predict_graphs(graphs, batch_size)
+    if any(error is not None for error in found.errors):
         raise ValueError(_NOT_FINITE)
-    return values.astype(np.float64)
+    return found.values.astype(np.float64)
 
 
 def class_name(config: Any, number: int) -> str:
