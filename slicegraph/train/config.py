@@ -55,7 +55,7 @@ _SMALL = {
     "mini": _TABLE | {"min_steps": 1_000, "dropout": 0.1},
     "chem": _TABLE | {"min_steps": 1_000, "dropout": 0.1},
 }
-_TUNED = {"lr": 5e-4, "min_steps": 600}  # from weights that are good already
+_TUNED = {"lr": 2e-4, "min_steps": 600}  # from weights that are good already
 _PAPER = _COMMON | {"lr": 2e-4, "end_lr": 1e-9, "weight_decay": 0.0}
 _PAPER |= {"max_steps": 1_000_000, "warmup_steps": 60_000}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from support.tiny_run import MODEL, tiny_run, write_table
+from support.tiny_run import MODEL, tiny_config, tiny_run, write_table
 
 import slicegraph
 from slicegraph.models import load
@@ -70,9 +70,10 @@ def test_a_ridge_head_is_trained_in_one_step_and_predicts_like_any_model(tmp_pat
 
 
 def test_a_table_starts_from_the_weights_of_the_package_unless_told_otherwise(tmp_path, capsys):
-    tiny_run(tmp_path, model={}, dropout=None, epochs=1)
-    assert "init: " in capsys.readouterr().out
-    run = tiny_run(tmp_path, out=str(tmp_path / "none"), model={}, init="none", epochs=1)
+    slicegraph.train(tiny_config(tmp_path, model={}, dropout=None, epochs=1))
+    assert "weights are those of slicegraph-chem" in capsys.readouterr().out
+    out = str(tmp_path / "none")
+    run = slicegraph.train(tiny_config(tmp_path, out=out, model={}, init="none", epochs=1))
     assert "init    random weights" in capsys.readouterr().out
     assert run.metrics["parameters"] != sum(p.numel() for p in load("slicegraph-chem").parameters())
 
