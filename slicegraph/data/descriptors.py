@@ -1,16 +1,17 @@
-"""Numbers that RDKit computes for every molecule of a store, to pre-train on them without labels.
+"""Numbers that RDKit computes for every molecule of a store: to pre-train on, and as features.
 
 They are computed once, in parallel, and are memory-mapped arrays afterwards. Until then each part
 is a file: after an interruption the same call goes on from there.
 """
 
+import hashlib
 import io
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from functools import partial
+from contextlib import closing, suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ ATOM = np.dtype(
 )
 _ARRAYS = {"molecules": MOLECULE, "atoms": ATOM}
 _PART = 1000  # molecules that are computed and written at a time
+_PATIENCE = 3600.0  # seconds to wait for another process that computes the same
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
 
 
@@ -167,13 +169,9 @@ def _numbers_of(text: str, features: np.ndarray) -> _Found:
     found, atoms = _no_numbers((text, features))
     if len(features) > MOST_ATOMS:
         return found, atoms
-    mol = parse_smiles(re.sub(r":\d+]", "]", text))
-    mol = parse_smiles(canonical_text(mol))  # whose order is that of the store
+    mol = _molecule(text)
     found["key"] = molecule_keys([text], 1)
-    with np.errstate(over="ignore"):
-        values = np.array([_value(mol, name) for name in DESCRIPTORS])
-        most = float(np.finfo(np.float32).max)
-        found["descriptors"] = np.where(np.isfinite(values), values.clip(-most, most), np.nan)
+    found["descriptors"] = _values(mol, DESCRIPTORS)
     counts = [min(_value(mol, name), MOST_COUNT) for name in FRAGMENTS]
     found["fragments"] = [UNKNOWN if count != count else int(count) for count in counts]
     found["morgan"] = _MORGAN.GetCountFingerprintAsNumPy(mol).clip(max=MOST_COUNT)
@@ -184,6 +182,18 @@ def _numbers_of(text: str, features: np.ndarray) -> _Found:
         charges = [mol.GetAtomWithIdx(i).GetDoubleProp("_GasteigerCharge") for i in order]
         atoms["charge"] = [charge if abs(charge) <= 4 else np.nan for charge in charges]
     return found, atoms
+
+
+def _molecule(text: str) -> Chem.Mol:
+    """Read a SMILES of the store; the order of its atoms is that of the store."""
+    return parse_smiles(canonical_text(parse_smiles(re.sub(r":\d+]", "]", text))))
+
+
+def _values(mol: Chem.Mol, names: Sequence[str]) -> np.ndarray:
+    """Compute descriptors in single precision, NaN for those that are not finite."""
+    values, most = np.array([_value(mol, name) for name in names]), np.finfo(np.float32).max
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(np.isfinite(values), values.clip(-most, most), np.nan).astype(np.float32)
 
 
 def _value(mol: Chem.Mol, name: str) -> float:
@@ -240,3 +250,112 @@ class NormalScores:
 
     def _items(self) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray]]]:
         return zip(self.columns, self._curves, strict=True)
+
+
+FEATURES = (*DESCRIPTORS, *FRAGMENTS)  # of `--features rdkit`
+FINGERPRINT = 2048  # counts of neighbourhoods of `--features morgan`
+
+
+def feature_row(text: str, descriptors: Sequence[str], counts: int) -> np.ndarray:
+    """Compute the numbers of a molecule that a model reads besides its graph.
+
+    A molecule with more than `MOST_ATOMS` atoms has no descriptors (NaN), and so has one that RDKit
+    cannot process.
+
+    Args:
+        text: the SMILES of a store, or the text that the store would have.
+        descriptors: names in `DESCRIPTORS` and `FRAGMENTS`.
+        counts: into how many numbers the counts of Morgan neighbourhoods of radius 2 are folded.
+
+    Shapes:
+        - output: ``[len(descriptors) + counts]`` float32.
+    """
+    if unknown := [name for name in descriptors if name not in _FUNCTIONS]:
+        problem = f"RDKit {rdkit.__version__} has no descriptor {unknown[0]!r}"
+        raise ValueError(f"features: {problem}, which the model reads; install the RDKit it had")
+    found = np.full(len(descriptors) + counts, np.nan, np.float32)
+    with rdBase.BlockLogs(), suppress(ValueError, RuntimeError):
+        mol = _molecule(text)
+        if descriptors and mol.GetNumAtoms() <= MOST_ATOMS:
+            values = _values(mol, descriptors)
+            small = np.array([name in _SMALL for name in descriptors])
+            found[: len(descriptors)] = np.where(small, values.clip(max=MOST_COUNT), values)
+        if counts:
+            found[len(descriptors) :] = _neighbourhoods(counts).GetCountFingerprintAsNumPy(mol)
+    return found
+
+
+_SMALL = frozenset(FRAGMENTS)  # whose values are counts up to `MOST_COUNT`
+
+
+@cache
+def _neighbourhoods(counts: int) -> Any:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=counts)
+
+
+def with_features(
+    store: MoleculeStore,
+    descriptors: Sequence[str],
+    counts: int,
+    workers: int | None = None,
+    progress: bool = False,
+) -> MoleculeStore:
+    """Return the store with the `feature_row` of each molecule.
+
+    They are computed once for the folder of the store, in parallel, and kept next to it.
+    """
+    found: dict[str, np.ndarray] = {}
+    for name, own in (("descriptors", tuple(descriptors)), ("counts", counts)):
+        if own:
+            found[name] = _kept_features(store, name, own, workers, progress)
+    return store.with_features(**found)
+
+
+def _kept_features(
+    store: MoleculeStore, kind: str, wanted: Any, workers: int | None, progress: bool
+) -> np.ndarray:
+    """Compute the numbers of one kind for all molecules of a folder, or open those of before."""
+    facts = [store.meta["files"]["smiles.npy"]["sha256"], rdkit.__version__, wanted]
+    name = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
+    path = store.folder.with_name(f"{store.folder.name}-{kind}-{name}.npy")
+    if not path.is_file():
+        with folder_lock(path.with_suffix(".lock"), patience=_PATIENCE):
+            if not path.is_file():
+                _write_features(store.whole, path, kind, wanted, workers, progress)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _write_features(
+    store: MoleculeStore, path: Path, kind: str, wanted: Any, workers: int | None, progress: bool
+) -> None:
+    """Write the numbers to a draft, `_PART` molecules at a time; an interrupted one is resumed."""
+    names, counts = (wanted, 0) if kind == "descriptors" else ((), wanted)
+    size, dtype = (len(names), "<f4") if names else (counts, "u1")
+    draft, done = path.with_suffix(".part"), path.with_suffix(".done")
+    fresh = not (draft.is_file() and done.is_file())
+    mode: Any = "w+" if fresh else "r+"
+    array = np.lib.format.open_memmap(draft, mode, dtype, (len(store), size) if fresh else None)
+    first = 0 if fresh else int(done.read_text())
+    starts = range(first, len(store), _PART)
+    texts = (
+        [store.smiles(i) for i in range(start, min(start + _PART, len(store)))] for start in starts
+    )
+    each = partial(_feature_rows, names=names, counts=counts)
+    alone = partial(run_halved, each, died=lambda text: np.full(size, np.nan, np.float32))
+    bar = tqdm(desc=kind, total=len(store), initial=first, unit="mol", disable=not progress)
+    workers = workers or (1 if len(starts) == 1 else min(cores(), 8))
+    with bar, closing(ordered_map(each, texts, workers, alone)) as results:
+        for start, rows in zip(starts, results, strict=True):
+            block = np.stack(rows)
+            if not names:
+                block = np.nan_to_num(block).clip(max=255)
+            array[start : start + len(rows)] = block
+            array.flush()
+            write_atomically(done, [str(start + len(rows)).encode()])
+            bar.update(len(rows))
+    os.replace(draft, path)
+    done.unlink(missing_ok=True)
+
+
+def _feature_rows(texts: Sequence[str], names: Sequence[str], counts: int) -> list[np.ndarray]:
+    return [feature_row(text, names, counts) for text in texts]

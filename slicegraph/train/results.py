@@ -186,6 +186,7 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "fractions",
         "replicates",
         "censored",
+        "features",
         "weight_column",
         "class_balance",
         "log_target",
