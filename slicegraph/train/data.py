@@ -16,7 +16,7 @@ from torch_geometric.data import Batch
 
 from slicegraph.data.batch import molecule_loader
 from slicegraph.data.datasets import MoleculeDataset, load_dataset
-from slicegraph.data.descriptors import FEATURES, FINGERPRINT, with_features
+from slicegraph.data.descriptors import DESCRIPTORS, FEATURE_BITS, FRAGMENTS, with_features
 from slicegraph.data.pool import cores
 from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, preset
@@ -216,7 +216,8 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
 
 def _computed(kinds: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     """Return the descriptors and the number of counts that features of these kinds have."""
-    return FEATURES if "rdkit" in kinds else (), FINGERPRINT if "morgan" in kinds else 0
+    names = (*DESCRIPTORS, *FRAGMENTS) if "rdkit" in kinds else ()
+    return names, FEATURE_BITS if "morgan" in kinds else 0
 
 
 def _feature_fields(config: TrainConfig, dataset: MoleculeDataset) -> dict[str, Any]:
