@@ -74,6 +74,7 @@ def options_of_run(model: str, data: str, config: "GraphSliceformerConfig") -> d
 
     found: dict[str, Any] = {"targets": config.target_names or None, "task": config.task}
     found |= {"class_names": config.class_names or None, "standardize": config.standardize}
+    found |= {"features": config.feature_columns or None}
     found |= data_of_run(model, data)
     return {name: value for name, value in found.items() if value is not None}
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model, print_aligned
 
@@ -47,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
     add("--engine", choices=ENGINES, help="what predicts the files of a folder (default: local)")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add(
+        "--features",
+        metavar="A=X,B=Y",
+        help="numbers of the model's feature columns, the same for all rows (default: those of "
+        "the file)",
+    )
     add("--force", action="store_true", help="replace the file if it exists")
     add(
         "--workers",
@@ -114,7 +121,13 @@ def _predict_texts(args: argparse.Namespace) -> int:
     from slicegraph.predict.table import value_cells, value_columns
 
     model = load_molecule_model(args)
-    values, errors, warnings = model.predict_rows(args.inputs, args.batch_size)
+    features = _numbers(args.features)
+    for name in model.config.feature_columns:
+        if name not in features:
+            raise ValueError(
+                f"the model needs a number of the feature {name!r}: --features {name}=X"
+            )
+    values, errors, warnings = model.predict_rows(args.inputs, args.batch_size, features or None)
     unit = f" ({model.config.unit})" if model.config.unit else ""
     columns = [name.removesuffix("_pred") + unit for name in value_columns(model.config)]
     said = {name: own for name, own in (("warning", warnings), ("error", errors)) if any(own)}
@@ -143,8 +156,11 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
         if args.workers is not None and args.workers < 1:
             raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
+        names, given = model.config.feature_columns, _numbers(args.features)
+        numbers = tables.RowNumbers(table, file, names, given) if names or given else None
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
-        predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
+        options = {"numbers": numbers, "workers": workers, "rank": rank, **sizes}
+        predicted = tables.predicted_rows(model, table, **options)
         with _cores_left_to(workers, cores()):
             if not rank.first:
                 list(predicted)
@@ -167,6 +183,20 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     return written.errors
 
 
+def _numbers(text: str | None) -> dict[str, float]:
+    """Read the numbers of --features."""
+    from slicegraph.data.columns import split_names
+
+    found = {}
+    for part in split_names(text or ""):
+        name, _, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"--features {part!r}, expected NAME=NUMBER") from None
+    return found
+
+
 def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
     """Predict every part; return the number of rows with an error."""
     from slicegraph.data.table import open_table
@@ -180,7 +210,8 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
     for part in sorted(folder.glob("*.parquet"))[:1]:
         smiles = open_table(part, smiles, labels=()).smiles
     device = None if args.device == "auto" else args.device
-    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device)
+    options: dict[str, Any] = {"features": _numbers(args.features)}
+    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device, **options)
     began = time.perf_counter()
     options = {"engine": args.engine or ENGINES[0], "workers": args.workers}
     done, now = predict_parts(predictor, folder, Path(args.out), **options)

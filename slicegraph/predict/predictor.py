@@ -1,6 +1,8 @@
 """SMILES to values: a trained model that featurises its own input."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -9,12 +11,15 @@ import torch
 from torch_geometric.data import Data
 
 from slicegraph.data.batch import collate, collate_graphs
-from slicegraph.data.molecules import isotopes, remarks, standardize
+from slicegraph.data.descriptors import named_features, with_features
+from slicegraph.data.molecules import isotopes, isotopologue, remarks, standardize
 from slicegraph.data.smiles import (
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
     MoleculeGraph,
     SmilesError,
+    inchi_to_smiles,
+    is_inchi,
     read_smiles,
 )
 from slicegraph.data.store import MoleculeStore
@@ -40,6 +45,87 @@ class Predictions(NamedTuple):
     warnings: list[str]
 
 
+class Sample(NamedTuple):
+    """What a model reads of a row: a molecule, and numbers besides it."""
+
+    graph: MoleculeGraph
+    features: np.ndarray  # [F] float32
+
+
+Read = MoleculeGraph | Sample | str  # what a model reads of a row, or why it cannot be read
+Numbers = Any  # a mapping or DataFrame of columns, or an array [N, columns]
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the molecule and the numbers of a row for a model; small when pickled."""
+
+    steps: tuple[str, ...]
+    columns: tuple[str, ...]
+    descriptors: tuple[str, ...]
+    counts: int
+
+    @classmethod
+    def of(cls, config: GraphSliceformerConfig, embed: bool = False) -> "RowReader":
+        """Return the reader of a model; with `embed`, of its encoder, which reads no numbers."""
+        if embed:
+            return cls(config.standardize, (), (), 0)
+        return cls(
+            config.standardize, config.feature_columns, config.descriptors, config.fingerprint
+        )
+
+    def __call__(self, text: object, numbers: Any, problem: str | None = None) -> Read:
+        """Read a row with these numbers ``[columns]``, or return why it cannot be read."""
+        graph = problem or read_graph(text, self.steps)
+        if isinstance(graph, str) or not (self.columns or self.descriptors or self.counts):
+            return graph
+        for name, value in zip(self.columns, numbers, strict=True):
+            if not math.isfinite(value):
+                return f"{name} has no value"
+        own = np.asarray(numbers, np.float32)
+        if self.descriptors or self.counts:
+            computed = named_features(self._stored(str(text)), self.descriptors, self.counts)
+            own = np.concatenate([own, computed])
+        return Sample(graph, own)
+
+    def _stored(self, text: str) -> str:
+        """Return the text that a store has of a molecule: standardised, with its isotopes."""
+        text = inchi_to_smiles(text) if is_inchi(text) else text
+        drawn = standardize(text, self.steps)
+        return isotopologue(text, self.steps) or drawn
+
+    def each(self, texts: Sequence[object], numbers: Numbers = None) -> list[Read]:
+        """Read several rows; `numbers` as `MoleculePredictor.predict` takes them."""
+        return list(map(self, texts, self.numbers(numbers, len(texts))))
+
+    def numbers(self, given: Numbers, rows: int) -> np.ndarray:
+        """Return the numbers of the columns, ``[rows, columns]``; raise if a column is missing."""
+        listed = ", ".join(map(repr, self.columns))
+        if given is None:
+            if self.columns:
+                raise ValueError(f"predict: the model needs features, the numbers of {listed}")
+            return np.empty((rows, 0))
+        if not self.columns:
+            raise ValueError("predict: features are given, and the model was trained without any")
+        if hasattr(given, "keys"):
+            for name in self.columns:
+                if name not in given:
+                    found = ", ".join(map(repr, given.keys()))
+                    raise ValueError(f"predict: features have no {name!r}, only {found}")
+            each = [
+                np.broadcast_to(np.asarray(given[name], np.float64), rows) for name in self.columns
+            ]
+            return np.stack(each, axis=1)
+        values = np.asarray(given, np.float64)
+        values = values.reshape(rows, -1) if values.ndim == 1 and len(self.columns) == 1 else values
+        if values.shape != (rows, len(self.columns)):
+            expected = f"[{rows}, {len(self.columns)}] for {listed}"
+            raise ValueError(
+                f"predict: features have shape {list(values.shape)}, expected {expected}"
+            )
+        return values
+
+
 class MoleculePredictor(GraphSliceformer):
     """A :class:`~slicegraph.models.GraphSliceformer` that takes SMILES, from `slicegraph.load`.
 
@@ -60,6 +146,8 @@ class MoleculePredictor(GraphSliceformer):
         smiles: str | Iterable[str],
         batch_size: int = 256,
         on_error: Literal["raise", "nan"] = "raise",
+        *,
+        features: Numbers = None,
     ) -> np.ndarray:
         """Predict one value for each molecule, in the given order.
 
@@ -68,6 +156,9 @@ class MoleculePredictor(GraphSliceformer):
             batch_size: molecules computed at once; does not change the values.
             on_error: what to do with a text that is not a molecule: raise an error that names it,
                 or return NaN for it.
+            features: the numbers of ``config.feature_columns``, for a model that was trained with
+                any: a DataFrame or a mapping of these columns, each of ``N`` numbers or one number
+                for all molecules; or an array ``[N, columns]``. A gap (NaN) is an error of its row.
 
         Shapes:
             - output: ``[N]`` for one target, ``[N, targets]`` for several: values in the unit of
@@ -77,7 +168,7 @@ class MoleculePredictor(GraphSliceformer):
         if on_error not in ("raise", "nan"):
             raise ValueError(f"predict: on_error = {on_error!r}, expected 'raise' or 'nan'")
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
-        values, errors, _ = self.predict_rows(texts, batch_size)
+        values, errors, _ = self.predict_rows(texts, batch_size, features)
         if on_error == "raise":
             _raise_first("predict", texts, errors)
         return values[:, 0] if self.config.num_targets == 1 else values
@@ -93,6 +184,8 @@ class MoleculePredictor(GraphSliceformer):
         Args:
             smiles: one SMILES or several; or a PyG batch, as for any ``GraphSliceformer``.
             batch_size, on_error: as in :meth:`predict`.
+
+        The vector is that of the encoder: the numbers of a model with ``features`` are not in it.
 
         Shapes:
             - output: ``[N, channels]``, for the readout ``"quantiles"`` ``[N, quantiles *
@@ -113,34 +206,37 @@ class MoleculePredictor(GraphSliceformer):
             _raise_first("embed", texts, errors)
         return vectors
 
-    def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
+    def predict_rows(
+        self, smiles: Sequence[str], batch_size: int = 256, features: Numbers = None
+    ) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
-        found = self.predict_graphs(read_graphs(smiles, self.config.standardize), batch_size)
+        read = RowReader.of(self.config).each(smiles, features)
+        found = self.predict_graphs(read, batch_size)
         return found._replace(warnings=add_isotopes(found.warnings, smiles))
 
-    def predict_graphs(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
-    ) -> Predictions:
-        """As `predict_rows`, for the results of `read_graph`."""
+    def predict_graphs(self, graphs: Sequence[Read], batch_size: int = 256) -> Predictions:
+        """As `predict_rows`, for the results of `RowReader`."""
         return self._graph_rows(graphs, batch_size, self._predict)
 
-    def embed_graphs(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
-    ) -> Predictions:
+    def embed_graphs(self, graphs: Sequence[Read], batch_size: int = 256) -> Predictions:
         """The vectors of `embed`, ``[N, C]``, for the results of `read_graph`."""
         return self._graph_rows(graphs, batch_size, self._embed)
 
-    def _graph_rows(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int, compute: Callable
-    ) -> Predictions:
+    def _graph_rows(self, rows: Sequence[Read], batch_size: int, compute: Callable) -> Predictions:
         self.check_features(OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+        graphs = [row.graph if isinstance(row, Sample) else row for row in rows]
         errors = [graph if isinstance(graph, str) else None for graph in graphs]
         good = [graph for graph in graphs if not isinstance(graph, str)]
-        found = compute(
-            np.array([len(graph.atoms) for graph in good], dtype=np.int64),
-            batch_size,
-            lambda chosen: collate_graphs([good[i] for i in chosen]),
-        )
+        numbers = [row.features for row in rows if isinstance(row, Sample)]
+
+        def make(chosen: np.ndarray) -> Data:
+            batch = collate_graphs([good[i] for i in chosen])
+            if numbers:
+                batch.features = torch.from_numpy(np.stack([numbers[i] for i in chosen]))
+            return batch
+
+        sizes = np.array([len(graph.atoms) for graph in good], dtype=np.int64)
+        found = compute(sizes, batch_size, make)
         dtype = np.float64 if self.head.weight.dtype == torch.float64 else np.float32
         values = np.full((len(graphs), *found.shape[1:]), np.nan, dtype)
         values[[error is None for error in errors]] = found
@@ -153,6 +249,13 @@ class MoleculePredictor(GraphSliceformer):
     def predict_store(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
         """Predict every molecule of a store: ``[N, targets]`` or ``[N, targets, classes]``."""
         self.check_features(store.meta["atom_vocabulary"], store.meta["bond_vocabulary"])
+        config = self.config
+        own = store.numbers("columns")
+        if (0 if own is None else own.shape[1]) != len(config.feature_columns):
+            listed = ", ".join(map(repr, config.feature_columns))
+            raise ValueError(f"predict: the model needs the features {listed} of the data")
+        if config.descriptors or config.fingerprint:
+            store = with_features(store, config.descriptors, config.fingerprint)
         return self._predict(
             store.num_atoms, batch_size, lambda chosen: collate(store, chosen, encode=None)
         )
