@@ -1,10 +1,9 @@
 """Operators on sets and graphs (sorting, pairs, edges, paths): one meaning, several backends."""
 
-from slicegraph.ops.edges import edge_sum, gather_sum
 from slicegraph.ops.mix import dense_mix
 from slicegraph.ops.operator import use_backend
 from slicegraph.ops.pairs import pair_mix
-from slicegraph.ops.paths import ShortestPaths, shortest_paths
+from slicegraph.ops.paths import ShortestPaths, edge_sum, gather_sum, shortest_paths
 from slicegraph.ops.slice_attention import slice_attention
 from slicegraph.ops.sort import column_sort, decompositions, interleave_descending, max_exchange
 

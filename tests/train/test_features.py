@@ -149,7 +149,8 @@ def test_a_model_without_features_refuses_them(tmp_path):
 
 
 def test_a_gap_costs_its_row_alone(model):
-    values, errors, _ = model.predict_rows(["CC", "C1C", "CN"], 4, {"pH": [7, 7, np.nan], "T": 300})
+    numbers = {"pH": [7, 7, np.nan], "T": 300}
+    values, errors, *_ = model.predict_rows(["CC", "C1C", "CN"], features=numbers)
     assert np.isfinite(values[0])
     assert np.isnan(values[1:]).all()
     assert errors == [None, "unclosed ring", "pH has no value"]
@@ -310,3 +311,34 @@ def test_columns_are_for_a_table_and_computed_numbers_for_any_data():
     assert TrainConfig(data="mini", features="rdkit,morgan").features == ("rdkit", "morgan")
     with pytest.raises(ValueError, match="features is for a file of your own"):
         TrainConfig(data="mini", features="rdkit,pH")
+
+
+def test_contributions_keep_the_numbers_of_the_row(run, model, tmp_path, capsys):
+    found = [model.explain("CCN", features={"pH": ph, "T": 295})[0] for ph in (4, 9)]
+    for one, ph in zip(found, (4, 9), strict=True):
+        expected = model.predict("CCN", features={"pH": ph, "T": 295})[0]
+        assert one.contributions.sum() + one.baseline == pytest.approx(expected, rel=1e-4)
+    assert abs(found[0].prediction - found[1].prediction) > 1e-6
+    with pytest.raises(ValueError, match="the model needs features"):
+        model.explain("CCN")
+    write(tmp_path / "new.csv", "smiles,pH", [["CCN", 4], ["CCN", ""]])
+    command = ["explain", str(run.folder), str(tmp_path / "new.csv"), "--features", "T=295"]
+    with pytest.raises(SystemExit, match="3"):
+        main([*command, "--out", str(tmp_path / "atoms.csv")])
+    table = pd.read_csv(tmp_path / "atoms.csv")
+    np.testing.assert_allclose(table.contribution[:3], found[0].contributions, atol=1e-5)
+    assert table.problem[3] == "pH has no value"
+
+
+def test_the_forest_beside_the_run_reads_the_columns(run):
+    assert run.metrics["forest"]["test"] < 4  # without them both values of pH have one prediction
+
+
+def test_a_run_of_folds_has_features(tmp_path):
+    data = write(tmp_path / "t.csv", "smiles,pH,T,y", conditions())
+    settings = {"targets": ("y",), "features": ("pH",), "folds": 2, "epochs": 1}
+    run = tiny_run(tmp_path, data=data, fractions=None, patience=0, **settings)
+    model = slicegraph.load(run.folder)
+    assert len(model.members) == 2
+    found = model.predict_interval(["CCN", "CCO"], 0.8, features={"pH": 7})
+    assert np.isfinite(found).all()
