@@ -94,6 +94,8 @@ class GraphSliceformerConfig(Config):
             head predicts standardised targets; the model returns them in their unit.
         log_target: whether a regression predicts the decimal logarithm of its targets, of which
             ``target_mean`` and ``target_std`` are then; the model returns the targets.
+        label_means: the mean of each target (or of its logarithm) in the training; of classes the
+            share of class 1, or of every class of each target. The baseline of explanations.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
@@ -137,6 +139,7 @@ class GraphSliceformerConfig(Config):
     standardize: tuple[str, ...] = ()
     target_mean: tuple[float, ...] | None = None
     target_std: tuple[float, ...] | None = None
+    label_means: tuple[float, ...] | None = None
     padding_row: bool = False
     hop_blocks: int | None = None
     empty_hops: bool = False
@@ -181,8 +184,11 @@ class GraphSliceformerConfig(Config):
             raise self._error("walk_length", " is negative")
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
-        for name, values in self.pick("target_names", "target_mean", "target_std").items():
-            if values and len(values) != self.num_targets:
+        shares = self.num_targets * (self.num_classes if self.task == "multiclass" else 1)
+        names = ("target_names", "target_mean", "target_std", "label_means")
+        for name, values in self.pick(*names).items():
+            expected = shares if name == "label_means" else self.num_targets
+            if values and len(values) != expected:
                 counts = f"{len(values)} values for {self.num_targets} targets"
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
         classes = self.num_classes if self.task == "multiclass" else 2
