@@ -241,7 +241,7 @@ class Operator:
         self.inlined: Any = None
         triton_op = getattr(torch.library, "triton_op", None)  # from torch 2.6 on
         # Without Triton, torch would log that it finds no kernels in the operator.
-        if inlined is not None and triton_op is not None and triton.triton is not None:
+        if inlined is not None and triton_op is not None and triton.INSTALLED:
             self.inlined = triton_op(f"slicegraph::{name}_triton", inlined, mutates_args=())
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:
