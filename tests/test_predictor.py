@@ -269,7 +269,7 @@ def test_a_table_is_read_only_a_few_chunks_ahead(workers):
     table = WholeTable(source, source.columns, 0)
     with closing(predicted_rows(small_model(), table, workers=workers, chunk_rows=10)) as found:
         for number in range(1, 30):
-            chunk, (values, errors, _) = next(found)
+            chunk, (values, errors, *_) = next(found)
             assert (len(chunk.rows), len(values), errors) == (10, 10, [None] * 10)
             assert source.taken <= 10 * (number + 2 * workers + 2)
 

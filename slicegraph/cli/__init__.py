@@ -30,6 +30,7 @@ COMMANDS = {
     "train": "train a model and evaluate it",
     "evaluate": "score a model on a split of a data set",
     "predict": "predict for SMILES, or for the molecules in a file",
+    "explain": "show what each atom contributes to a prediction",
     "embed": "write a vector for each molecule in a file",
     "submit": "write the file for OGB's leaderboard",
     "report": "make the page of a run again",
@@ -46,7 +47,14 @@ examples:
 """
 
 
-_MOLECULES_ONLY = ("datasets", "prepare", "predict", "embed", "submit")  # these need no training
+_MOLECULES_ONLY = (
+    "datasets",
+    "prepare",
+    "predict",
+    "explain",
+    "embed",
+    "submit",
+)  # these need no training
 STOPPED = 130  # the exit status after Ctrl-C
 
 

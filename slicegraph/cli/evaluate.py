@@ -110,6 +110,7 @@ def _chosen(
 
     from slicegraph.data.datasets import load_dataset
     from slicegraph.data.datasets.csv import PREFIX
+    from slicegraph.train.run_folder import metrics_of_run
 
     asked: dict[str, Any] = {"smiles": args.smiles, "targets": args.target, "metric": args.metric}
     asked["censored"] = args.censored
@@ -130,6 +131,13 @@ def _chosen(
         cli.check_fit(config, data)
         positions = _not_trained_on(args, data, own)
     if len(positions) == 0:
+        if own and metrics_of_run(args.model).get("design"):
+            raise ValueError(
+                f"{args.model} has several models, and each molecule of split {args.split!r} of "
+                f"{data.name} was seen by some of them; predictions/test.csv in the run has a "
+                "prediction of each molecule by models that have not seen it, and metrics.json its "
+                "scores"
+            )
         raise ValueError(f"split {args.split!r} of {data.name} has no molecules to score")
     if np.isnan(data.labels(positions)).all():
         raise ValueError(

@@ -177,7 +177,13 @@ class PathBias(Layer):
         super().reset_parameters()
 
     def forward(self, edge_attr: Tensor, max_hops: int, empty_hops: bool) -> Tensor:
-        """Returns ``[E, max_hops, heads]``; with ``empty_hops``, one more row for empty slots."""
+        """Returns ``[E, max_hops, heads]``; with ``empty_hops``, one more row for empty slots.
+
+        Args:
+            edge_attr: ``[E, F]``, the edge features.
+            max_hops: how many edges of a path count.
+            empty_hops: whether the slots after the last edge of a path count too.
+        """
         if self.edge_table is not None:
             edges = self.edge_table(edge_attr)
         else:
@@ -222,6 +228,13 @@ class WalkBias(Layer):
         self.outer = torch.nn.Linear(channels, layers * heads, bias=False)
 
     def forward(self, walks: Tensor, sets: PaddedSets, token: bool) -> tuple[Tensor, ...]:
+        """Computes the bias of each layer.
+
+        Args:
+            walks: ``[P, length]``, the probabilities of all pairs.
+            sets: the padded layout of the rows of each graph.
+            token: whether each graph has one row more than nodes.
+        """
         n = sets.length
         # The walks are data: they are padded before the first product, which needs no gradient.
         rows = self.norm(walks.to(self.inner.weight.dtype))

@@ -149,6 +149,11 @@ class WalkEncoder(Layer):
         self.linear = torch.nn.Linear(length, channels)
 
     def forward(self, walks: Tensor) -> Tensor:
+        """Projects the probabilities.
+
+        Args:
+            walks: ``[T, length]`` or more columns, of which the first are read.
+        """
         length = self.linear.in_features
         if walks.dim() != 2 or walks.shape[1] < length:
             shape = list(walks.shape)

@@ -53,8 +53,8 @@ class SliceSortAggregation(aggr.MultiAggregation):
 
     def __init__(self, k: int = 1) -> None:
         aggr.Aggregation.__init__(self)  # it has no parts
-        if k < 1:
-            raise ValueError(f"SliceSortAggregation: k = {k} must be at least 1")
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"SliceSortAggregation: k = {k!r}, expected a number of at least 1")
         self.k = k
 
     def reset_parameters(self) -> None:
@@ -82,6 +82,8 @@ class SliceSortAggregation(aggr.MultiAggregation):
             dim: the dimension of the elements. At -1 the quantiles become a dimension after it.
         """
         dim = dim % x.dim()
+        if not x.is_floating_point():
+            raise TypeError(f"SliceSortAggregation: x is {x.dtype}, expected floating point")
         if self.k > 1 and dim < x.dim() - 2:
             raise ValueError(
                 f"SliceSortAggregation: k = {self.k} quantiles of x of shape {list(x.shape)} at "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.inits import reset
 
-from slicegraph.nn.packed import batch_to_ptr, gather_rows, scatter_rows, to_front
+from slicegraph.nn.packed import batch_to_ptr, check_batch, gather_rows, scatter_rows, to_front
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.sort import interleave_descending, sort_columns
 from slicegraph.ops.sort import max_exchange_op as swap_maximum
@@ -258,13 +258,8 @@ class SliceSort(Layer):
             raise ValueError(
                 f"{name}: x has shape {shape}, expected [..., N, {size}] or [T, {size}]"
             )
-        if batch is not None and batch.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"{name}: batch is {batch.dtype}, expected int64 or int32")
-        if batch is not None and (x.dim() != 2 or batch.shape != x.shape[:1]):
-            raise ValueError(
-                f"{name}: batch of shape {list(batch.shape)} with x of shape {shape}, expected "
-                "batch [T] and x [T, C]"
-            )
+        if batch is not None:
+            check_batch(name, batch, x)
         if mask is None:
             ptr = None if batch is None else batch_to_ptr(batch)
             x = self.mix(x, ptr=ptr)

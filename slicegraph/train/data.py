@@ -188,6 +188,7 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         "target_mean": mean,
         "target_std": deviation,
         "log_target": config.log_target,
+        "label_means": _label_means(data.dataset, config.log_target),
     }
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes
@@ -235,6 +236,18 @@ def _check_logarithms(dataset: MoleculeDataset) -> None:
                 f"train: log_target needs values above 0, and {len(bad):,} of {name!r} are not "
                 f"(first {where}); mend or remove these rows, or leave out log_target"
             )
+
+
+def _label_means(dataset: MoleculeDataset, logarithm: bool) -> tuple[float, ...] | None:
+    """The mean of each target in train, or the shares of its classes; None if one has no label."""
+    task, labels = dataset.task, dataset.labels(dataset.splits["train"]).astype(np.float64)
+    if np.isnan(labels).all(0).any():
+        return None
+    if task.kind != "multiclass":
+        return tuple(np.nanmean(np.log10(labels) if logarithm else labels, axis=0).tolist())
+    known = (column[~np.isnan(column)].astype(int) for column in labels.T)
+    counts = [np.bincount(column, minlength=task.num_classes) for column in known]
+    return tuple(float(share) for each in counts for share in each / each.sum())
 
 
 def new_model(config: TrainConfig, fields: dict[str, Any]) -> GraphSliceformer:

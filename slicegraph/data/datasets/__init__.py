@@ -44,7 +44,8 @@ def load_dataset(
             column or columns of the labels (default: guessed, an error if several are likely);
             ``split``: "random", "stratified", "scaffold", "cluster", "column:NAME", "time:NAME",
             "group:NAME", or "all" for no split (default: "random", for classes "stratified");
-            ``seed`` of the split; ``fractions`` of train, valid and test; ``task``: "regression",
+            ``seed`` of the split; ``fractions`` of train, valid and test; ``folds`` and ``fold``:
+            the number of folds and the one that is test, from 1; ``task``: "regression",
             "binary" or "multiclass" (default: derived from the labels); ``metric``: "mae", "rmse",
             "rocauc", "ap" or "acc" (default: that of the task); ``standardize``: steps of
             :data:`slicegraph.data.molecules.STEPS`; ``replicates``: "keep", "mean" or "median";

@@ -67,6 +67,8 @@ class CsvSource(Source):
         split: str | None = None,
         seed: int = 0,
         fractions: Sequence[float] = (0.8, 0.1, 0.1),
+        folds: int | None = None,
+        fold: int = 1,
         task: str | None = None,
         metric: str | None = None,
         standardize: Sequence[str] = (),
@@ -87,6 +89,7 @@ class CsvSource(Source):
             splits.parse_split(split)
         self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
         self._seed, self._fractions = seed, tuple(fractions)
+        self._folds, self._fold = folds, fold
         self.standardize, self._replicates = molecules.check_steps(standardize), replicates
         self._censored, self._allowed = censored, allow_rejected
         self._class_names, self._weight_column = tuple(class_names), weight_column
@@ -410,15 +413,20 @@ class CsvSource(Source):
             cache=self.folder,
             names=task.target_names,
         )
+        number, options = "", (self._fractions, self._seed)
         try:
-            found = splits.make_splits(chosen, data, self._fractions, self._seed)
+            if self._folds is None:
+                found = splits.make_splits(chosen, data, *options)
+            else:
+                number = f", fold {self._fold} of {self._folds}"
+                found = splits.fold_splits(chosen, data, self._folds, self._fold, *options)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
         self.notes += found.notes
         self.warnings += found.warnings
         parts = {name: positions[part] for name, part in found.parts.items()}
         left_out = _unused(store, positions[found.left_out], f"left out by split {chosen}")
-        return f"{chosen}, seed {self._seed}", parts, left_out
+        return f"{chosen}, seed {self._seed}{number}", parts, left_out
 
 
 def _unused(
