@@ -24,6 +24,7 @@ from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_r
 from slicegraph.nn.readout import READOUTS, GraphReadout
 from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.operator import pytree
 from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
@@ -370,8 +371,6 @@ def register_batch(batch: Data) -> list[Any]:
         >>> program = torch.export.export(model.eval(), (batch,), dynamic_shapes=(shapes,))
     """
     kind = type(batch)
-    # A private module of torch, but the one that torch.export names for this.
-    pytree: Any = getattr(torch.utils, "_pytree", None)
     if not hasattr(pytree, "register_pytree_node"):
         raise RuntimeError("register_batch: not with this torch; export a model of plain tensors")
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from slicegraph.models import GraphSliceformer
 from slicegraph.models.base import CONFIG_FILE, load, read_config
+from slicegraph.ops.operator import multiply_each
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
@@ -420,8 +421,8 @@ class LabelMean:
             return
         factor = first / total.clamp(min=1)
         gradients = [p.grad for p in parameters if p.grad is not None]
-        if hasattr(torch, "_foreach_mul_"):  # one launch, not one for each
-            torch._foreach_mul_(gradients, factor)
+        if multiply_each is not None:  # one launch, not one for each
+            multiply_each(gradients, factor)
             return
         for gradient in gradients:
             gradient.mul_(factor.to(gradient.dtype))
