@@ -247,7 +247,8 @@ class Operator:
         self.kernel = getattr(torch.ops.slicegraph, f"{name}_kernel").default
         self.inlined: Any = None
         triton_op = getattr(torch.library, "triton_op", None)  # from torch 2.6 on
-        if inlined is not None and triton_op is not None:
+        # Without Triton, torch would log that it finds no kernels in the operator.
+        if inlined is not None and triton_op is not None and triton.INSTALLED:
             self.inlined = triton_op(f"slicegraph::{name}_triton", inlined, mutates_args=())
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:

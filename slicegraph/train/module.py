@@ -27,7 +27,8 @@ from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
     *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
-    *("task_level", "log_target"),
+    *("task_level", "log_target", "head_layers", "feature_columns", "descriptors", "fingerprint"),
+    *("feature_mean", "feature_std"),
 )
 
 
@@ -235,7 +236,7 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
             tensor.copy_(weights[name])
         else:
             drawn.append(name)
-    if not all("head." in name for name in drawn):
+    if not all("head." in name or "head_hidden." in name for name in drawn):
         differ = {
             name: f"{name}: {before[name]!r:.40} in it, {now!r:.40} here"
             for name, now in asdict(model.config).items()
