@@ -35,21 +35,24 @@ def solve_head(model: Any, batches: Iterable[Any], seed: int = 0) -> str:
         The strengths that were chosen, as a text.
     """
     training, weight = model.training, model.head.weight
+    vectors, labels, weights = list[Tensor](), [], []
+    hook = model.head.register_forward_pre_hook(
+        lambda head, inputs: vectors.append(inputs[0].double().cpu())
+    )
     model.eval()
-    vectors, labels, weights = [], [], []
-    for batch in batches:
-        batch = batch.to(weight.device)
-        x = model.embed(batch)
-        for layer in model.head_hidden:
-            x = functional.gelu(layer(x))
-        y = batch.y
-        if model.target_mean is not None:
-            y = (y - model.target_mean) / model.target_std
-        vectors.append(x.double().cpu())
-        labels.append(y.double().cpu())
-        own = batch.weight if "weight" in batch else torch.ones(len(y))
-        weights.append(own.double().cpu())
-    model.train(training)
+    try:
+        for batch in batches:
+            batch = batch.to(weight.device)
+            model.score(batch)
+            y = batch.y
+            if model.target_mean is not None:
+                y = (y - model.target_mean) / model.target_std
+            labels.append(y.double().cpu())
+            own = batch.weight if "weight" in batch else torch.ones(len(y))
+            weights.append(own.double().cpu())
+    finally:
+        hook.remove()
+        model.train(training)
     x, y, share = torch.cat(vectors), torch.cat(labels), torch.cat(weights)
     mean, scale = x.mean(0), x.std(0, correction=0).clamp(min=1e-6)
     x = (x - mean) / scale
