@@ -255,7 +255,6 @@ CHECKS = [
     "check_parameters_default_constructible",
     "check_set_params",
     "check_valid_tag_types",
-    "check_do_not_raise_errors_in_init_or_set_param",
 ]
 
 
