@@ -161,7 +161,7 @@ def test_a_bad_molecule_and_an_unknown_target_are_named():
 
 
 def test_a_model_that_reads_numbers_of_a_row_is_not_explained():
-    model = small_model(fingerprint=8)
+    model = small_model(feature_columns=("pH",), feature_mean=(7.0,), feature_std=(1.0,))
     with pytest.raises(ValueError, match="also reads numbers of each row"):
         model.explain("CCO")
 
