@@ -160,12 +160,6 @@ def test_a_bad_molecule_and_an_unknown_target_are_named():
         model.explain("CCO", targets="logP")
 
 
-def test_a_model_that_reads_numbers_of_a_row_is_not_explained():
-    model = small_model(feature_columns=("pH",), feature_mean=(7.0,), feature_std=(1.0,))
-    with pytest.raises(ValueError, match="also reads numbers of each row"):
-        model.explain("CCO")
-
-
 def test_the_table_has_a_row_for_each_atom_and_a_notebook_its_picture():
     found = small_model(target_names=("<b>",)).explain(["CCO", "N"])
     table = found.table()

@@ -244,8 +244,6 @@ def explain_rows(
     `numbers` are the features ``[F]`` of each text, which all parts of its molecule keep, for a
     model that reads any.
     """
-    if problem := unexplained(model.config):
-        raise ValueError(f"explain: {problem}")
     chosen = target_numbers(model.config, targets)
     _check_samples(samples)
     for text, own in zip(texts, numbers or [None] * len(texts), strict=True):
@@ -259,17 +257,6 @@ def explain_rows(
         except (ValueError, RuntimeError) as error:  # RDKit raises both
             found = getattr(error, "reason", str(error))
         yield found
-
-
-def unexplained(config: Any) -> str:
-    """Why predictions of such a model are not explained; empty if they are.
-
-    What a model has from numbers beside the graph belongs to none of the atoms.
-    """
-    if not (config.feature_columns or config.descriptors or config.fingerprint):
-        return ""
-    more = "the model also reads numbers of each row, which no atom stands for"
-    return f"{more}; train without --features to see contributions of atoms"
 
 
 def target_numbers(config: Any, targets: Sequence[str] | None) -> list[int]:

@@ -12,7 +12,7 @@ from slicegraph import __version__
 from slicegraph.data.molecules import fingerprints, morgan_counts
 from slicegraph.metrics import TITLES, all_metrics, counted, number
 from slicegraph.models.base import card_text, versions
-from slicegraph.predict.explain import atom_rows, explain_rows, unexplained
+from slicegraph.predict.explain import atom_rows, explain_rows
 from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, nearest, packed
 
 FEW = 50  # labels of the test split, below which the headline has an interval
@@ -453,8 +453,6 @@ def contributions(
 
     Explaining takes hundreds of predictions a molecule; after so many seconds the rest is left out.
     """
-    if unexplained(model.config):
-        return []
     places = extremes(test, _EXPLAINED_TARGETS)
     names = list(dataset.task.target_names[:_EXPLAINED_TARGETS])
     molecules = list(dataset.rows(dataset.splits["test"][places]))
