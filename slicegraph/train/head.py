@@ -26,9 +26,8 @@ def solve_head(model: Any, batches: Iterable[Any], seed: int = 0) -> str:
     target without labels keeps its weights.
 
     Args:
-        model: a :class:`~slicegraph.models.GraphSliceformer`; its ``target_mean`` and
-            ``target_std`` standardise the labels.
-        batches: all training molecules, with labels ``y`` and perhaps weights ``weight``.
+        model: a :class:`~slicegraph.models.GraphSliceformer`, which standardises the labels.
+        batches: all training molecules, with labels ``y`` and perhaps ``bound`` and ``weight``.
         seed: of the folds.
 
     Returns:
@@ -44,9 +43,9 @@ def solve_head(model: Any, batches: Iterable[Any], seed: int = 0) -> str:
         for batch in batches:
             batch = batch.to(weight.device)
             model.score(batch)
-            y = batch.y
-            if model.target_mean is not None:
-                y = (y - model.target_mean) / model.target_std
+            y = model.standardise(batch.y) if model.config.task == "regression" else batch.y
+            if "bound" in batch:  # a limit is no label
+                y = torch.where(batch.bound == 0, y, torch.nan)
             labels.append(y.double().cpu())
             own = batch.weight if "weight" in batch else torch.ones(len(y))
             weights.append(own.double().cpu())
