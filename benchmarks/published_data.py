@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Data
 
-from slicegraph.data.datasets import qm9
+from slicegraph.data.datasets import source
 from slicegraph.data.smiles import SmilesError, read_smiles
 from slicegraph.data.splits import random_split
 from slicegraph.metrics import Evaluator, counted, evaluator
@@ -171,25 +171,25 @@ def read_gaps(folder: Path, cache: Path) -> Splits:
     The split is random, 110,000 / 10,000 / 10,831 molecules with the seed 0, and equals that of
     `slicegraph train --data qm9-gap`.
     """
-    given = all((folder / part).is_file() for part in qm9.PARTS)
-    found = folder if given else qm9.qm9_folder()
+    given = all((folder / part).is_file() for part in source.PARTS)
+    found = folder if given else source.qm9_folder()
     if found is None:
         raise ValueError(
-            f"{folder} does not have {', '.join(qm9.PARTS)}, and qm9pack is not installed; "
+            f"{folder} does not have {', '.join(source.PARTS)}, and qm9pack is not installed; "
             "pip install 'slicegraph[qm9]', or name its folder `data` by --data-folder"
         )
 
     def convert() -> dict[str, np.ndarray]:
-        table, sizes = qm9.read_qm9(found), qm9.SPLIT_SIZES
+        table, sizes = source.read_qm9(found), source.SPLIT_SIZES
         if len(table) != sum(sizes):
             raise ValueError(f"{found} has {len(table)} molecules, expected {sum(sizes)}")
         split = np.empty(len(table), dtype="<U5")
         for name, rows in random_split(len(table), [n / len(table) for n in sizes]).items():
             split[rows] = name
-        gaps = table[["gap_hartree"]].to_numpy() * qm9.HARTREE_IN_EV
+        gaps = table[["gap_hartree"]].to_numpy() * source.HARTREE_IN_EV
         return _from_smiles(table["smiles"], gaps, split)
 
-    return _load(_cached(cache, [found / part for part in qm9.PARTS], convert))
+    return _load(_cached(cache, [found / part for part in source.PARTS], convert))
 
 
 def _from_smiles(texts: Iterable[str], y: np.ndarray, split: Any) -> dict[str, np.ndarray]:

@@ -66,9 +66,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "registry",
     },
     "data": {*ALL_DATA, "extras"},
-    "predict": {"nn", "models", *FEEDS},
+    "drawing": set(),
+    "predict": {"nn", "models", "drawing", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
-    "report": {"metrics", "files", "extras"},
+    "report": {"metrics", "files", "extras", "drawing"},
     "analysis": {"ops", "nn", "report", "files", "metrics", "extras"},
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
     "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
@@ -268,11 +269,13 @@ def test_every_public_module_lists_its_names(name):
         assert getattr(module, public).__doc__ or isinstance(getattr(module, public), tuple)
 
 
-@pytest.mark.parametrize("name", ["nn", "models"])
-def test_the_call_of_every_module_is_documented(name):
-    module = importlib.import_module(f"slicegraph.{name}")
-    for public in module.__all__:
-        kind = getattr(module, public)
-        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
-            assert kind.forward.__doc__, public
-            assert ":" in kind.forward.__doc__, public
+MODULES = [path for name in ("nn", "models") for path in sorted((PACKAGE / name).glob("[a-z]*.py"))]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_the_call_of_every_module_is_documented(path):
+    module = importlib.import_module(f"slicegraph.{path.parent.name}.{path.stem}")
+    for name, kind in vars(module).items():
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and name[0] != "_":
+            assert kind.forward.__doc__, name
+            assert ":" in kind.forward.__doc__, name

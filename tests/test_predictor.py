@@ -19,7 +19,7 @@ from slicegraph.data.smiles import featurize, read_smiles
 from slicegraph.data.table import Row, TableSource
 from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.nn.mixer import MIXERS
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graph
 from slicegraph.predict.table import WholeTable, predicted_rows
 
@@ -279,7 +279,7 @@ def test_a_table_is_read_only_a_few_chunks_ahead(workers):
     table = WholeTable(source, source.columns, 0)
     with closing(predicted_rows(small_model(), table, workers=workers, chunk_rows=10)) as found:
         for number in range(1, 30):
-            chunk, (values, errors, _) = next(found)
+            chunk, (values, errors, *_) = next(found)
             assert (len(chunk.rows), len(values), errors) == (10, 10, [None] * 10)
             assert source.taken <= 10 * (number + 2 * workers + 2)
 

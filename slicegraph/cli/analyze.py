@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.arguments import options_of_run
+from slicegraph.cli import options_of_run
 
 if TYPE_CHECKING:
     from slicegraph.analysis import Findings, Samples

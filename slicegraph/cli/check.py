@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from slicegraph.cli.arguments import check_new_file
+from slicegraph.cli import check_new_file
 from slicegraph.train.config import FILE_PREFIX, TABLE_ONLY, TrainConfig
 
 EPILOG = """\

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model
+from slicegraph.cli import add_model, check_new_file, load_molecule_model
 
 EPILOG = """\
 exit status: 0 all rows have a vector, 3 some have an error instead, 2 nothing was done
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"--out {out} is the file that is read")
     model = load_molecule_model(args)
     table = tables.open_whole(args.file, args.smiles)
-    columns = [f"e{number}" for number in range(model.readout.out_channels)]
+    columns = [f"e{number}" for number in range(model.embedding_channels)]
     options = {"batch_size": args.batch_size, "workers": args.workers}
     found = tables.predicted_rows(model, table, **options, embed=True)
     found = tables.with_bar(table.source, Path(args.file).name, found)
@@ -95,7 +95,7 @@ def _write_parquet(out: Path, written: Any, found: _Rows) -> None:
     draft = out.with_name(f"{out.name}.{os.getpid()}.tmp")
     try:
         with parquet.ParquetWriter(draft, schema) as file:
-            for chunk, (vectors, errors, warnings) in found:
+            for chunk, (vectors, errors, warnings, _) in found:
                 cells = zip(*map(written.table.cells, chunk.rows), strict=True)
                 columns = [*cells, *vectors.T, warnings, errors]
                 arrays = map(pa.array, columns, schema.types)

@@ -25,9 +25,9 @@ from slicegraph.models import GraphSliceformer
 from slicegraph.models.graph import preset
 from slicegraph.models.presets import PRESETS
 from slicegraph.ops import column_sort, edge_sum, max_exchange, slice_attention, use_backend
-from slicegraph.ops.dropout import dropout_add_op
 from slicegraph.ops.mix import dense_mix
 from slicegraph.ops.operator import as_on_gpu, choose
+from slicegraph.ops.pairs import dropout_add_op
 from slicegraph.transforms import StructuralEncoding
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 

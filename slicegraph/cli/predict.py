@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model, print_aligned
+from slicegraph.cli import add_model, check_new_file, load_molecule_model, print_aligned
 
 EPILOG = """\
 exit status: 0 all rows have a prediction, 3 some have an error instead, 2 nothing was done
@@ -55,6 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes that read SMILES (default: half the cores, 2 to 8); for ray, models "
         "(default: one a GPU, or one a core)",
     )
+    add(
+        "--interval",
+        type=float,
+        metavar="P",
+        help="add intervals that have the true value with this probability, such as 0.9; for "
+        "classes calibrated probabilities and sets of classes",
+    )
+    add("--nearest", action="store_true", help="add the most similar training molecule")
     add("--chunk-rows", type=int, help=argparse.SUPPRESS)
 
 
@@ -111,18 +119,21 @@ def _file(args: argparse.Namespace) -> Path | None:
 
 def _predict_texts(args: argparse.Namespace) -> int:
     """Print a table; return the number of texts that are not molecules."""
-    from slicegraph.predict.table import value_cells, value_columns
+    from slicegraph.predict.table import more_cells, value_cells, value_columns
 
     model = load_molecule_model(args)
-    values, errors, warnings = model.predict_rows(args.inputs, args.batch_size)
+    options = {"interval": args.interval, "near": args.nearest}
+    values, errors, warnings, more = model.predict_rows(args.inputs, args.batch_size, **options)
+    form = "{:.6g}".format
+    others = more_cells(list(more.values()), len(errors), form)
     unit = f" ({model.config.unit})" if model.config.unit else ""
     columns = [name.removesuffix("_pred") + unit for name in value_columns(model.config)]
     said = {name: own for name, own in (("warning", warnings), ("error", errors)) if any(own)}
-    rows = [["SMILES", *columns, *said]]
+    rows = [["SMILES", *columns, *more, *said]]
     for number, text in enumerate(args.inputs):
-        cells = value_cells(values[number], model.config, "{:.6g}".format)
+        cells = [*value_cells(values[number], model.config, form), *others[number]]
         rows.append([text, *cells, *(own[number] or "" for own in said.values())])
-    print_aligned(rows, right=range(1, len(columns) + 1))
+    print_aligned(rows, right=range(1, len(columns) + len(more) + 1))
     return sum(error is not None for error in errors)
 
 
@@ -132,7 +143,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     from slicegraph.files import write_atomically
     from slicegraph.metrics import counted
     from slicegraph.predict import table as tables
-    from slicegraph.predict.distributed import process_group
+    from slicegraph.predict.predictor import more_columns
+    from slicegraph.predict.table import process_group
 
     ending = _check_out(file, args)
     with process_group() as rank:
@@ -144,7 +156,12 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
             raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
-        predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
+        asked = {"interval": args.interval, "near": args.nearest}
+        added = more_columns(model.config, len(model.members), **asked)
+        if asked["interval"] is not None or asked["near"]:
+            model.predict_rows(["C"], **asked)  # what cannot be computed is found before the start
+        options = {"workers": workers, "rank": rank, **sizes, **asked}
+        predicted = tables.predicted_rows(model, table, **options)
         with _cores_left_to(workers, cores()):
             if not rank.first:
                 list(predicted)
@@ -152,7 +169,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
             for note in table.source.notes:
                 print(f"{file.name}: {note}", file=sys.stderr)
             delimiter = _DELIMITERS[ending.removesuffix(".gz")]
-            written = tables.PredictedTable(model.config, table, delimiter)
+            written = tables.PredictedTable(model.config, table, delimiter, more=added)
             blocks = written.blocks(tables.with_bar(table.source, file.name, predicted))
             if ending.endswith(".gz"):
                 blocks = tables.compressed(blocks)
@@ -174,6 +191,9 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
 
     if args.out is None:
         raise ValueError("--out is missing: a folder to write to")
+    for option in ("interval", "nearest"):
+        if getattr(args, option):
+            raise ValueError(f"--{option} is for SMILES or a file, not for a folder")
     if args.workers is not None and args.workers < 1:
         raise ValueError(f"--workers {args.workers}, expected at least 1")
     smiles = args.smiles

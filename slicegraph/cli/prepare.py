@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slicegraph.cli.arguments import columns
+from slicegraph.cli import columns
 
 EPILOG = """\
 examples:

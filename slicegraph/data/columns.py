@@ -649,6 +649,37 @@ def read_bounds(
     return np.frombuffer(found, np.int8).reshape(-1, len(columns))
 
 
+def read_numbers(
+    path: str | Path, profile: TableProfile, name: str
+) -> tuple[np.ndarray, dict[int, str]]:
+    """Return the numbers of a column, a float64 for each row, and why rows have none, by row.
+
+    A column that does not have numbers is a `ValueError`.
+    """
+    column = profile[name]
+    words = "words; write numbers, such as 0 and 1" if column.format.words else ""
+    if problem := column.problem or (words and f"it holds {words}"):
+        raise ValueError(f"{profile.file!r}: {name!r} cannot be read as numbers: {problem}")
+    values, reasons = [], {}
+    for row, text in enumerate(read_column(path, name)):
+        value, reason = read_number(text, name, column.format)
+        values.append(value)
+        if reason:
+            reasons[row] = reason
+    return np.array(values, np.float64), reasons
+
+
+def read_number(text: str, name: str, form: ColumnFormat) -> tuple[float, str]:
+    """Return the number of a cell, or NaN and the reason why there is none."""
+    try:
+        value, bound = form.read(text)
+    except ValueError as error:
+        return math.nan, f"{name} = {text!r} {error}"
+    if bound:
+        return math.nan, f"{name} = {text!r} is a limit, not a value"
+    return value, "" if value == value else f"{name} has no value"
+
+
 def read_column(path: str | Path, name: str) -> list[str]:
     """Return the texts of a column, one for each row; empty where a row cannot be read."""
     return ["" if row.problem else row.text for row in open_table(path, name, ()).rows()]

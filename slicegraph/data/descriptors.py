@@ -1,7 +1,8 @@
-"""Numbers that RDKit computes for every molecule of a store, to pre-train on them without labels.
+"""Numbers that RDKit computes for molecules: one by one as features, or for a whole store.
 
-They are computed once, in parallel, and are memory-mapped arrays afterwards. Until then each part
-is a file: after an interruption the same call goes on from there.
+Those of a store are for pre-training without labels. They are computed once, in parallel, and are
+memory-mapped arrays afterwards. Until then each part is a file: after an interruption the same call
+goes on from there.
 """
 
 import io
@@ -51,8 +52,60 @@ ATOM = np.dtype(
     ]
 )
 _ARRAYS = {"molecules": MOLECULE, "atoms": ATOM}
+FEATURE_BITS = 2048  # of the Morgan counts as features
 _PART = 1000  # molecules that are computed and written at a time
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
+_MORGAN_FEATURES = rdFingerprintGenerator.GetMorganGenerator(MORGAN_RADIUS, fpSize=FEATURE_BITS)
+FEATURES: dict[str, int] = {"rdkit": len(DESCRIPTORS) + len(FRAGMENTS), "morgan": FEATURE_BITS}
+"""The kinds of `molecule_features`, and how many numbers each has."""
+
+
+def molecule_features(text: str, kinds: Sequence[str]) -> np.ndarray:
+    """Compute features of a molecule from its SMILES: ``[F]`` float32, kind after kind.
+
+    They are the same for every spelling. A number that RDKit cannot compute is NaN, and so are
+    all of ``"rdkit"`` above `MOST_ATOMS` atoms.
+
+    Args:
+        text: a SMILES.
+        kinds: names of `FEATURES`: ``"rdkit"``, the 2D descriptors and the counts of functional
+            groups; ``"morgan"``, the counts of atoms' neighbourhoods of radius 2, folded.
+
+    Raises:
+        SmilesError: RDKit cannot read the text.
+
+    Example:
+        >>> molecule_features("CCO", ["morgan"]).sum()
+        6.0
+    """
+    for kind in kinds:
+        if kind not in FEATURES:
+            raise ValueError(f"features = {kind!r}, expected some of {', '.join(FEATURES)}")
+    with rdBase.BlockLogs():
+        mol = _canonical(text)
+        found = [_FEATURE_FUNCTIONS[kind](mol) for kind in kinds]
+    return np.concatenate([np.empty(0), *found]).astype(np.float32)
+
+
+def _canonical(text: str) -> Chem.Mol:
+    """Read a SMILES without atom map numbers; the atoms are in the order of the store."""
+    return parse_smiles(canonical_text(parse_smiles(re.sub(r":\d+]", "]", text))))
+
+
+def _descriptors_of(mol: Chem.Mol) -> np.ndarray:
+    """Return the 2D descriptors and the counts of functional groups, NaN for what is not finite."""
+    if mol.GetNumAtoms() > MOST_ATOMS:
+        return np.full(FEATURES["rdkit"], np.nan)
+    values = np.array([_value(mol, name) for name in (*DESCRIPTORS, *FRAGMENTS)])
+    most = float(np.finfo(np.float32).max)
+    return np.where(np.isfinite(values), values.clip(-most, most), np.nan)
+
+
+def _morgan_of(mol: Chem.Mol) -> np.ndarray:
+    return _MORGAN_FEATURES.GetCountFingerprintAsNumPy(mol)
+
+
+_FEATURE_FUNCTIONS = {"rdkit": _descriptors_of, "morgan": _morgan_of}
 
 
 class ComputedNumbers(NamedTuple):
@@ -167,15 +220,11 @@ def _numbers_of(text: str, features: np.ndarray) -> _Found:
     found, atoms = _no_numbers((text, features))
     if len(features) > MOST_ATOMS:
         return found, atoms
-    mol = parse_smiles(re.sub(r":\d+]", "]", text))
-    mol = parse_smiles(canonical_text(mol))  # whose order is that of the store
+    mol = _canonical(text)
     found["key"] = molecule_keys([text], 1)
-    with np.errstate(over="ignore"):
-        values = np.array([_value(mol, name) for name in DESCRIPTORS])
-        most = float(np.finfo(np.float32).max)
-        found["descriptors"] = np.where(np.isfinite(values), values.clip(-most, most), np.nan)
-    counts = [min(_value(mol, name), MOST_COUNT) for name in FRAGMENTS]
-    found["fragments"] = [UNKNOWN if count != count else int(count) for count in counts]
+    values, counts = np.split(_descriptors_of(mol), [len(DESCRIPTORS)])
+    found["descriptors"] = values
+    found["fragments"] = np.where(np.isnan(counts), UNKNOWN, counts.clip(max=MOST_COUNT))
     found["morgan"] = _MORGAN.GetCountFingerprintAsNumPy(mol).clip(max=MOST_COUNT)
     if np.array_equal(_elements(mol), features[:, 0]):
         rings, order = mol.GetRingInfo(), range(len(atoms))

@@ -87,6 +87,7 @@ class MoleculeArrays(NamedTuple):
     y: np.ndarray  # [B, L] float32, NaN where there is no label
     index: np.ndarray  # type: ignore[assignment]  # [B] int64, the positions in the whole store
     bound: np.ndarray | None = None  # [B, L] int8, as `MoleculeStore.bounds`
+    weight: np.ndarray | None = None  # [B] float32, of the rows in the training loss
 
 
 class MoleculeStore:
@@ -94,7 +95,7 @@ class MoleculeStore:
 
     The arrays are mapped, not read: opening costs 8 bytes a molecule, and the processes of a
     machine that open the same folder share the memory. A pickled store is its folder, its
-    positions and what :meth:`with_labels` was given.
+    positions and what :meth:`with_labels` and :meth:`with_weights` were given.
 
     Args:
         folder: where the molecules are.
@@ -104,8 +105,8 @@ class MoleculeStore:
 
     ``store[i]`` is a molecule, a PyG ``Data`` of int64 features with its ``smiles``, its ``index``
     in the store and, if there are labels, ``y`` of shape ``[1, L]`` (and ``bound``, if there are
-    bounds). ``store[indices]`` (a slice, numbers, or a mask) is a store of these molecules; it
-    copies nothing.
+    bounds, and ``weight [1]``, if there are weights). ``store[indices]`` (a slice, numbers, or a
+    mask) is a store of these molecules; it copies nothing.
 
     Example:
         >>> store = MoleculeStore("dataset/mini")
@@ -129,7 +130,7 @@ class MoleculeStore:
         self._atom_code = FeatureCode(meta["atom_vocabulary"])
         self._bond_code = FeatureCode(meta["bond_vocabulary"])
         self._whole = positions is None
-        self._given: tuple[np.ndarray, np.ndarray | None] | None = None
+        self._given: dict[str, np.ndarray] = {}  # in place of files or besides them
         self.positions = np.arange(meta["molecules"]) if positions is None else positions
 
     def __len__(self) -> int:
@@ -152,8 +153,9 @@ class MoleculeStore:
         )
         if self.meta["labels"]:
             data.y = torch.from_numpy(arrays.y)
-        if arrays.bound is not None:
-            data.bound = torch.from_numpy(arrays.bound)
+        for name in ("bound", "weight"):
+            if (array := getattr(arrays, name)) is not None:
+                data[name] = torch.from_numpy(array)
         if self._arrays["smiles"].size:
             data.smiles = self.smiles(index)
         return data
@@ -177,25 +179,41 @@ class MoleculeStore:
             if given is not None and given.shape != expected:
                 shapes = f"have shape {list(given.shape)}, expected {list(expected)}"
                 raise ValueError(f"MoleculeStore.with_labels: {what} {shapes}")
-        own = np.full((self.meta["molecules"], len(names)), np.nan, np.float32)
-        own[self.positions] = labels
-        limits = None
+        arrays = {name: self._given[name] for name in self._given if name != "bounds"}
+        arrays["labels"] = self._for_all(labels, np.nan, np.float32)
         if bounds is not None:
-            limits = np.zeros(own.shape, np.int8)
-            limits[self.positions] = bounds
+            arrays["bounds"] = self._for_all(bounds, 0, np.int8)
+        return self._with(arrays, names)
+
+    def with_weights(self, weights: np.ndarray) -> "MoleculeStore":
+        """Return the same molecules with weights ``[N]`` of their rows in the training loss."""
+        if weights.shape != (len(self),):
+            shapes = f"have shape {list(weights.shape)}, expected {[len(self)]}"
+            raise ValueError(f"MoleculeStore.with_weights: weights {shapes}")
+        weights = self._for_all(weights, np.nan, np.float32)
+        return self._with({**self._given, "weights": weights}, self.label_names)
+
+    def _for_all(self, values: np.ndarray, empty: float, dtype: Any) -> np.ndarray:
+        """Return values of these molecules as an array of all molecules of the folder."""
+        found = np.full((self.meta["molecules"], *values.shape[1:]), empty, dtype)
+        found[self.positions] = values
+        return found
+
+    def _with(self, given: dict[str, np.ndarray], names: list[str]) -> "MoleculeStore":
         view = self[:]
         view._whole = self._whole
-        view._give((own, limits), names)
+        view._give(given, names)
         return view
 
-    def _give(self, given: tuple[np.ndarray, np.ndarray | None], names: list[str]) -> None:
+    def _give(self, given: dict[str, np.ndarray], names: list[str]) -> None:
         self._given, self.meta = given, {**self.meta, "labels": names}
-        self._arrays = {**self._arrays, "labels": given[0]}
+        if "labels" in given:
+            self._arrays = {**self._arrays, "labels": given["labels"]}
 
     def batch(self, indices: Indices) -> MoleculeArrays:
         """Return the arrays of these molecules, in this order."""
         positions, files = self._positions_of(indices), self._arrays
-        limits = self._given and self._given[1]
+        given = {name: array[positions] for name, array in self._given.items()}
         atoms, ptr = _ranges(files["atom_ptr"], positions)
         bonds, bond_ptr = _ranges(files["bond_ptr"], positions)
         ends = files["bonds"][bonds] + ptr[:-1].repeat(np.diff(bond_ptr))[:, None]
@@ -207,7 +225,8 @@ class MoleculeStore:
             edge_ptr=2 * bond_ptr,
             y=files["labels"][positions],
             index=positions,
-            bound=None if limits is None else limits[positions],
+            bound=given.get("bounds"),
+            weight=given.get("weights"),
         )
 
     def smiles(self, index: int) -> str:
@@ -229,8 +248,16 @@ class MoleculeStore:
         1 where the true value is at least the label (">10"), -1 where it is at most the label
         ("<0.1"), 0 where the label is the value itself.
         """
-        limits = self._given and self._given[1]
-        return limits if limits is None or self._whole else limits[self.positions]
+        return self._given_array("bounds")
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """``[N]`` float32, the weight of each row in the training loss, or None."""
+        return self._given_array("weights")
+
+    def _given_array(self, name: str) -> np.ndarray | None:
+        found = self._given.get(name)
+        return found if found is None or self._whole else found[self.positions]
 
     @property
     def label_names(self) -> list[str]:
@@ -287,8 +314,7 @@ class MoleculeStore:
             raise StoreError(folder, "was prepared again since it was pickled; open it again")
         check_files(folder, meta)
         self._open(folder, meta, state["positions"])
-        if state["given"] is not None:
-            self._give(state["given"], state["names"])
+        self._give(state["given"], state["names"])
 
     def __repr__(self) -> str:
         return f"MoleculeStore({str(self.folder)!r}, {len(self)} of {self.meta['molecules']})"

@@ -13,21 +13,20 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import degree
+from torch_geometric.utils import degree, is_sparse
 
 from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
-from slicegraph.nn.block import EncoderBlock, encode, real_rows
+from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
-from slicegraph.nn.layer import NORMS
-from slicegraph.nn.local import LOCALS, Edges
 from slicegraph.nn.mixer import ENCODER_MIXERS, MIXERS, Mixer, NoMixer
-from slicegraph.nn.packed import PaddedSets, batch_to_ptr, gather_rows, token_ptr
+from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
-from slicegraph.ops.dropout import dropout
+from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.transforms import RingNodes
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
@@ -99,6 +98,10 @@ class GraphSliceformerConfig(Config):
             ``slicegraph.data.molecules``; a predictor takes them too.
         target_mean, target_std: mean and standard deviation of each target of a regression. The
             head predicts standardised targets; the model returns them in their unit.
+        log_target: whether a regression predicts the decimal logarithm of its targets, of which
+            ``target_mean`` and ``target_std`` are then; the model returns the targets.
+        label_means: the mean of each target (or of its logarithm) in the training; of classes the
+            share of class 1, or of every class of each target. The baseline of explanations.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
@@ -142,6 +145,7 @@ class GraphSliceformerConfig(Config):
     standardize: tuple[str, ...] = ()
     target_mean: tuple[float, ...] | None = None
     target_std: tuple[float, ...] | None = None
+    label_means: tuple[float, ...] | None = None
     padding_row: bool = False
     hop_blocks: int | None = None
     empty_hops: bool = False
@@ -156,6 +160,7 @@ class GraphSliceformerConfig(Config):
     pair_weights: str = "softmax"
     head_layers: int = 1
     init: str = "graphormer"
+    log_target: bool = False
     rings: int = 0
 
     def __post_init__(self) -> None:
@@ -189,8 +194,11 @@ class GraphSliceformerConfig(Config):
         self._check_rings()
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
-        for name, values in self.pick("target_names", "target_mean", "target_std").items():
-            if values and len(values) != self.num_targets:
+        shares = self.num_targets * (self.num_classes if self.task == "multiclass" else 1)
+        names = ("target_names", "target_mean", "target_std", "label_means")
+        for name, values in self.pick(*names).items():
+            expected = shares if name == "label_means" else self.num_targets
+            if values and len(values) != expected:
                 counts = f"{len(values)} values for {self.num_targets} targets"
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
         classes = self.num_classes if self.task == "multiclass" else 2
@@ -203,6 +211,8 @@ class GraphSliceformerConfig(Config):
             raise self._error("task", ", expected 'regression', which target_std is for")
         if self.target_std is not None and not min(self.target_std) > 0:
             raise self._error("target_std", " must be above 0")
+        if self.log_target and self.task != "regression":
+            raise self._error("task", ", expected 'regression', which log_target is for")
 
     def _check_rings(self) -> None:
         if not self.rings:
@@ -300,8 +310,7 @@ def make_batch(
     attributes |= {"x": x, "edge_index": edge_index, "edge_attr": edge_attr}
     if batch is None:
         return _filled(data, attributes)
-    if batch.shape != x.shape[:1]:
-        raise ValueError(f"batch has shape {list(batch.shape)}, expected [{x.shape[0]}]")
+    check_batch("GraphSliceformer", batch, x)
     attributes["batch"] = batch
     if "ptr" in attributes:  # then the edges are grouped by graph already
         return _filled(data, attributes)
@@ -326,8 +335,13 @@ def _filled(data: Data, attributes: dict[str, Any]) -> Data:
 
 def read_batch(data: Data) -> GraphBatch:
     """Reads the tensors of a ``Batch``, or of a single graph; raises if it is empty."""
+    if not isinstance(data, Data):
+        kind = f"the batch is a {type(data).__name__}, expected a Data or Batch, or plain tensors"
+        raise TypeError(f"{kind}; Batch.from_data_list makes one of several graphs")
     if data.x is None:
         raise ValueError("the batch has no x, the features of the nodes")
+    if data.edge_index is None and "adj_t" in data:
+        raise ValueError("the batch has adj_t and no edge_index; leave out ToSparseTensor")
     if "ptr" in data:
         ptr = data.ptr
     elif data.batch is not None:
@@ -337,6 +351,11 @@ def read_batch(data: Data) -> GraphBatch:
     if ptr.numel() < 2 or data.x.shape[0] == 0:
         raise ValueError(f"the batch is empty: {ptr.numel() - 1} graphs with {len(data.x)} nodes")
     edge_index = ptr.new_empty(2, 0) if data.edge_index is None else data.edge_index
+    if data.edge_attr is not None and data.edge_attr.shape[0] != edge_index.shape[1]:
+        raise ValueError(
+            f"edge_attr has shape {list(data.edge_attr.shape)}, expected a row for each of the "
+            f"{edge_index.shape[1]} edges"
+        )
     in_degree, out_degree = (
         data[name] if name in data else degree(ends, data.x.shape[0], torch.long)
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0]))
@@ -627,12 +646,23 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             **attributes: further attributes of a batch, such as ``random_walk_pe`` ``[N, k]``.
         """
         if isinstance(x, Tensor):
-            self._check_edge_attr(edge_attr)
+            self._check_tensors(edge_index, edge_attr, attributes)
             x = make_batch(x, edge_index, edge_attr, batch, **attributes)
+        elif attributes or any(other is not None for other in (edge_index, edge_attr, batch)):
+            kind = type(x).__name__
+            raise ValueError(f"GraphSliceformer: x is a {kind}, expected no further arguments")
         return self.rescale(self.score(x))
 
-    def _check_edge_attr(self, edge_attr: Tensor | None) -> None:
-        """Raises if a tensor at the place of the edge features may be another, such as batch."""
+    def _check_tensors(
+        self, edge_index: Any, edge_attr: Tensor | None, attributes: dict[str, Tensor]
+    ) -> None:
+        """Raises for a tensor that would not be read, or may be another, such as batch."""
+        if edge_index is not None and is_sparse(edge_index):
+            remedy = "torch_geometric.utils.to_edge_index(adj) makes [2, E]"
+            raise ValueError(f"GraphSliceformer: edge_index is a sparse adjacency matrix; {remedy}")
+        if "edge_weight" in attributes:
+            remedy = "weights are edge features: edge_weight.unsqueeze(-1) with edge_dim=1"
+            raise ValueError(f"GraphSliceformer: edge_weight is given; {remedy}")
         if edge_attr is None:
             return
         given, problem = f"{edge_attr.dtype} of shape {list(edge_attr.shape)}", None
@@ -658,9 +688,17 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def rescale(self, scores: Tensor) -> Tensor:
         """Converts the output of :meth:`score` to the unit of the targets."""
-        if self.target_mean is None or self.target_std is None:
-            return scores
-        return scores * self.target_std + self.target_mean
+        if self.target_mean is not None and self.target_std is not None:
+            scores = scores * self.target_std + self.target_mean
+        return 10**scores if self.config.log_target else scores
+
+    def standardise(self, targets: Tensor) -> Tensor:
+        """Converts targets to what :meth:`score` predicts; the inverse of :meth:`rescale`."""
+        if self.config.log_target:
+            targets = targets.log10()
+        if self.target_mean is not None and self.target_std is not None:
+            targets = (targets - self.target_mean) / self.target_std
+        return targets
 
     def score(self, batch: Data) -> Tensor:
         """Computes the output of the head, for a loss: standardised targets, or logits."""

@@ -7,11 +7,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.nn.attention import PerformerAttention
 
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.mixer import MIXERS, Mixer, MixerKind
-from slicegraph.nn.order import masked_rows
-from slicegraph.nn.packed import batch_to_ptr, pack, scatter_rows
-from slicegraph.nn.slice_sort import SliceSort, check_mask
+from slicegraph.nn.packed import batch_to_ptr, check_batch, pack, scatter_rows
+from slicegraph.nn.slice_sort import Layer, SliceSort, check_mask, masked_rows
 from slicegraph.ops.layout import can_read
 
 __all__ = ["MultiheadSliceSort", "SetMixer", "SliceSortAttention", "TokenSliceSort"]
@@ -115,6 +113,7 @@ class SliceSortAttention(PerformerAttention):
             out = torch.where(mask.unsqueeze(-1), out, 0)
             return functional.dropout(out, self.dropout, self.training)
         if batch is not None:
+            check_batch("SliceSortAttention", batch, x)
             rows, ptr = x, batch_to_ptr(batch)
         else:
             rows, ptr = pack(x if dense else x.unsqueeze(0), mask)

@@ -10,11 +10,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from slicegraph.nn.bias import PairBias
-from slicegraph.nn.layer import Layer
-from slicegraph.nn.order import Order
 from slicegraph.nn.packed import gather_rows
 from slicegraph.nn.readout import SliceSortAggregation
 from slicegraph.nn.slice_attention import SliceKernel, along_slices
+from slicegraph.nn.slice_sort import Layer, Order
 from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.operator import is_transformed, may_hook_saved
 

@@ -19,6 +19,19 @@ _assert_async = getattr(torch, "_assert_async", None)
 _HOW_TO_SORT = "perm = batch.argsort(stable=True); x, batch = x[perm], batch[perm]"
 
 
+def check_batch(name: str, batch: Any, x: Tensor) -> None:
+    """Raises unless a PyG ``batch`` vector has an integer for each of the packed rows ``x``."""
+    if not isinstance(batch, Tensor):
+        raise TypeError(f"{name}: batch is a {type(batch).__name__}, expected a tensor")
+    if batch.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name}: batch is {batch.dtype}, expected int64 or int32")
+    if x.dim() != 2 or batch.shape != x.shape[:1]:
+        raise ValueError(
+            f"{name}: batch of shape {list(batch.shape)} with x of shape {list(x.shape)}, expected "
+            "batch [T] and x [T, C]"
+        )
+
+
 def batch_to_ptr(batch: Tensor) -> Tensor:
     """Converts a sorted PyG ``batch`` vector ``[T]`` to the ``ptr`` of its runs of equal values.
 
@@ -37,6 +50,8 @@ def batch_to_ptr(batch: Tensor) -> Tensor:
             f"batch is not sorted: batch[{row + 1}] = {int(batch[row + 1])} follows "
             f"batch[{row}] = {int(batch[row])}; sort the rows by {_HOW_TO_SORT}"
         )
+    if batch.numel() and (first := int(batch[0])) < 0:
+        raise ValueError(f"batch[0] = {first} is negative, expected the number of a graph")
     counts = torch.unique_consecutive(batch, return_counts=True)[1]
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from slicegraph.nn.layer import Layer
-from slicegraph.nn.slice_sort import SliceSort, SliceSort2d
+from slicegraph.nn.slice_sort import Layer, SliceSort, SliceSort2d
 from slicegraph.ops.slice_attention import KERNELS, attend_sets
 
 

@@ -510,7 +510,7 @@ def dense_mix(
         return in_order.masked_fill(padding, 0), ranks, nothing
     below, above, share = quantile_positions(lengths, weight.shape[0])
     low, high = (
-        _wide(in_order).gather(1, at.clamp(min=0).unsqueeze(-1).expand(-1, -1, values.shape[2]))
+        _wide(in_order).gather(1, at.unsqueeze(-1).expand(-1, -1, values.shape[2]))
         for at in (below, above)
     )
     quantiles = low.lerp(high, share.to(low.dtype).unsqueeze(-1)).to(values.dtype)
@@ -592,11 +592,11 @@ def _dense_weights(bias: Tensor, lengths: Tensor, softmax: bool) -> Tensor:
 def quantile_positions(lengths: Tensor, quantiles: int) -> tuple[Tensor, Tensor, Tensor]:
     """`[B, K]`: the sorted rows below and above each quantile, and the share of the second.
 
-    Whole numbers, so that no position is rounded; one quantile alone is the median.
+    Whole numbers, so that no position of a large set is rounded: quantile j is j / (K - 1). One
+    quantile alone is the median.
     """
     first, parts = (0, quantiles - 1) if quantiles > 1 else (1, 2)
     steps = torch.arange(first, first + quantiles, device=lengths.device)
-    position = (lengths.long().unsqueeze(-1) - 1) * steps
-    rest = position % parts
-    below = torch.div(position, parts, rounding_mode="floor")
+    position = (lengths.long().unsqueeze(-1) - 1).clamp(min=0) * steps
+    below, rest = position // parts, position % parts
     return below, below + (rest > 0), rest / parts

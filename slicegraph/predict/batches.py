@@ -16,10 +16,14 @@ from tqdm import tqdm
 
 from slicegraph.data.pool import PROCESS_ENDED, run_halved
 from slicegraph.files import sha256_of
-from slicegraph.models.base import WEIGHTS_FILE, find_model
-from slicegraph.predict.distributed import default_device
-from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graphs
-from slicegraph.predict.table import CHUNK_ROWS, value_columns
+from slicegraph.models.base import WEIGHTS_FILE, find_model, member_folders
+from slicegraph.predict.predictor import (
+    MoleculePredictor,
+    load_predictor,
+    more_columns,
+    read_graphs,
+)
+from slicegraph.predict.table import CHUNK_ROWS, default_device, value_columns
 
 _KEY = b"slicegraph"  # of the record in the metadata of a part
 _DRAFT = ".draft"
@@ -76,9 +80,11 @@ class BatchPredictor:
         """The columns that are added, with their types in SQL."""
         config = self.model.config
         words, added = {"warning", "error"}, value_columns(config)
+        more = more_columns(config, len(self.model.members))
         if config.task == "multiclass":
             words |= {*added[:: 1 + config.num_classes]}
-        return {n: "string" if n in words else "double" for n in (*added, "warning", "error")}
+        names = (*added, *more, "warning", "error")
+        return {n: "string" if n in words else "double" for n in names}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | ({"_model": None} if self._path else {})
@@ -122,7 +128,7 @@ class BatchPredictor:
         rows = ["" if text is None or text != text else text for text in texts]
         read = partial(read_graphs, steps=self.model.config.standardize)
         graphs = run_halved(read, rows, lambda text: PROCESS_ENDED) if careful else read(rows)
-        values, errors, warnings = self.model.predict_graphs(graphs, self.batch_size)
+        values, errors, warnings, more = self.model.predict_graphs(graphs, self.batch_size)
         config, columns = self.model.config, list[np.ndarray]()
         for own in np.moveaxis(values, 1, 0).astype(np.float64):
             if config.task == "multiclass":
@@ -131,6 +137,7 @@ class BatchPredictor:
                 columns += [np.array(chosen, object), *own.T]
             else:
                 columns.append(own)
+        columns += [own.astype(np.float64) for own in more.values()]
         columns += [np.array(warnings, object), np.array([one or "" for one in errors], object)]
         return dict(zip(self.columns, columns, strict=True))
 
@@ -154,8 +161,10 @@ class PartPredictor:
     def __init__(self, out: str, predictor: BatchPredictor) -> None:
         self.out, self.predictor = Path(out), predictor
         place = find_model(str(predictor._path))
-        weights = place if place.is_file() else place / WEIGHTS_FILE
-        self.record = {"model": sha256_of(weights)}
+        weights = [place]
+        if place.is_dir():
+            weights = [folder / WEIGHTS_FILE for folder in (place, *member_folders(place))]
+        self.record = {"model": "-".join(map(sha256_of, weights))}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Predict the parts in the column "part"; for Ray's `map_batches`."""

@@ -173,14 +173,10 @@ def check(config: TrainConfig) -> None:
 def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
     """The fields of the model's configuration that the data decides."""
     task, mean, deviation = data.dataset.task, None, None
+    if config.log_target:
+        _check_logarithms(data.dataset)
     if task.kind == "regression" and config.standardise:
-        labels = data.dataset.labels(data.dataset.splits["train"]).astype(np.float64)
-        if (empty := np.isnan(labels).all(0)).any():
-            name = task.target_names[empty.argmax()]
-            raise ValueError(f"train: target {name!r} has no label in the training split")
-        spread = np.nanstd(labels, axis=0)
-        mean = tuple(np.nanmean(labels, axis=0).tolist())
-        deviation = tuple(np.where(spread == 0, 1.0, spread).tolist())
+        mean, deviation = _standard(data.dataset, config.log_target)
     fields: dict[str, Any] = {
         "num_targets": task.num_targets,
         "task": task.kind,
@@ -191,6 +187,8 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         "standardize": tuple(getattr(data.dataset, "standardize", ())),
         "target_mean": mean,
         "target_std": deviation,
+        "log_target": config.log_target,
+        "label_means": _label_means(data.dataset, config.log_target),
     }
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes
@@ -202,6 +200,54 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         }
         fields |= {name: value for name, value in vocabularies.items() if name not in config.model}
     return fields
+
+
+def _standard(
+    dataset: MoleculeDataset, logarithm: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each target in train, 1 for a deviation of 0."""
+    positions = dataset.splits["train"]
+    labels = dataset.labels(positions).astype(np.float64)
+    weights = (~np.isnan(labels)).astype(np.float64)
+    if dataset.store.weights is not None:
+        weights *= dataset.store.weights[positions][:, None]
+    if (empty := weights.sum(0) == 0).any():
+        name = dataset.task.target_names[empty.argmax()]
+        raise ValueError(f"train: target {name!r} has no label in the training split")
+    labels = np.where(np.isnan(labels), 1, labels)
+    labels = np.log10(labels) if logarithm else labels
+    mean = np.average(labels, 0, weights)
+    spread = np.sqrt(np.average((labels - mean) ** 2, 0, weights))
+    return tuple(mean.tolist()), tuple(np.where(spread == 0, 1.0, spread).tolist())
+
+
+def _check_logarithms(dataset: MoleculeDataset) -> None:
+    """Raise if a target has values without a logarithm, and name the first."""
+    task, positions = dataset.task, np.concatenate(list(dataset.splits.values()))
+    if task.kind != "regression":
+        names = ", ".join(task.target_names)
+        raise ValueError(f"train: log_target is for numbers, {names} is a {task.kind} task")
+    store = dataset.store[positions]
+    labels = np.array(store.labels)
+    for name, column in zip(task.target_names, labels.T, strict=True):
+        if len(bad := np.flatnonzero(column <= 0)):
+            where = f"{column[bad[0]]:g} in data row {store.rows[bad[0]]}"
+            raise ValueError(
+                f"train: log_target needs values above 0, and {len(bad):,} of {name!r} are not "
+                f"(first {where}); mend or remove these rows, or leave out log_target"
+            )
+
+
+def _label_means(dataset: MoleculeDataset, logarithm: bool) -> tuple[float, ...] | None:
+    """The mean of each target in train, or the shares of its classes; None if one has no label."""
+    task, labels = dataset.task, dataset.labels(dataset.splits["train"]).astype(np.float64)
+    if np.isnan(labels).all(0).any():
+        return None
+    if task.kind != "multiclass":
+        return tuple(np.nanmean(np.log10(labels) if logarithm else labels, axis=0).tolist())
+    known = (column[~np.isnan(column)].astype(int) for column in labels.T)
+    counts = [np.bincount(column, minlength=task.num_classes) for column in known]
+    return tuple(float(share) for each in counts for share in each / each.sum())
 
 
 def new_model(config: TrainConfig, fields: dict[str, Any]) -> GraphSliceformer:

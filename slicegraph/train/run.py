@@ -1,7 +1,11 @@
 """A run from its settings to its results."""
 
 import json
+import os
 import platform
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,10 +18,14 @@ import torch
 from lightning.pytorch.utilities import rank_zero_only
 
 from slicegraph import __version__
+from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.predict import load_predictor
+from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.registry import task_domain
 from slicegraph.train import callbacks, machine, results
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
+from slicegraph.train.folds import train_several
 from slicegraph.train.module import BadLoss, TrainingError, TrainingModule
 from slicegraph.train.run_folder import LAST, RunFolder, RunResult, refuse_used
 
@@ -54,6 +62,15 @@ def train(
         config = replace(
             config, precision=config.precision or machine.default_precision(config.accelerator)
         )
+    if config.several:
+        molecules.check(config)
+        if resume is None and config.out is not None:
+            refuse_used(Path(config.out))
+
+        def train_one(settings: TrainConfig | None, begun: Path | None) -> RunResult:
+            return train(settings, resume=begun, progress=False)
+
+        return train_several(config, folder, command, progress, train_one)
     domain = task_domain() if config.is_task else molecules
     if resume is None:  # what is wrong with the settings is found before the data is prepared
         domain.check(config)
@@ -95,6 +112,29 @@ def train(
     for text in result.metrics["warnings"] if progress else ():
         machine.say(f"WARNING {text}")
     return result
+
+
+def train_member(settings: str, parent: str) -> None:
+    """Train one of several models in a process of its own, which ends with its parent.
+
+    Args:
+        settings: the settings as JSON; a run that is in their folder goes on.
+        parent: the number of the process that started this one.
+    """
+    config = TrainConfig.from_dict(json.loads(settings))
+    begun = RunFolder(config.out).path
+    resume = begun if (begun / "config.yaml").is_file() else None
+
+    def end_with_parent() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)  # the state is saved
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    try:
+        train(None if resume else config, resume=resume, progress=False)
+    except callbacks.Stopped as stopped:
+        raise SystemExit(128 + stopped.signum) from None
 
 
 def mean_weights(paths: list[Path]) -> dict[str, torch.Tensor]:
@@ -205,11 +245,18 @@ def _write_results(
         missing = "the split is empty" if empty else "the data set has no split 'test'"
         metrics["test_reason"] = found.reason if found else missing
     metrics["warnings"] = results.warnings_of(dataset, test, found)
+    if trainer.is_global_zero and isinstance(dataset, MoleculeDataset):
+        metrics["forest"] = results.forest_of(dataset, found)
     baselines = results.baselines_of(dataset, found)
     metrics["targets"] = results.target_scores(dataset.task.metric, test, baselines)
     metrics["splits"] = splits
     if trainer.is_global_zero:
         module.model.save(folder.path / "model")
+        if isinstance(dataset, MoleculeDataset):
+            held = results.calibration_of(dataset, evaluations.get("valid"))
+            if held is not None:
+                held.write(folder.path / "model")
+            metrics["uncertainty"] = results.uncertainty_of(dataset, held, found)
         record = results.training_record(dataset, module.config, metrics)
         config = json.loads((folder.path / "model/config.json").read_text("utf-8"))
         folder.write("model/config.json", {**config, "training": record})
@@ -217,6 +264,12 @@ def _write_results(
         for split in (split for split in evaluations if split != "train"):
             one = evaluations[split]
             folder.write_predictions(dataset, split, one.values, one.chances)
+        if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
+            device = trainer.strategy.root_device
+            model = load_predictor(folder.path / "model", device)
+            scored = results.Scored(found.labels, found.values, found.chances)
+            rows = results.contributions(model, data.dataset, scored)
+            folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)

@@ -7,18 +7,18 @@ from torch import Tensor
 from torch.nn import Linear
 from torch.nn.functional import cross_entropy
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import CaptumExplainer, Explainer, GNNExplainer
 from torch_geometric.loader import DataLoader
-from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE
+from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkPE, ToSparseTensor
 from torch_geometric.utils import to_undirected
 
 from slicegraph.models import PRESETS, GraphSliceformer, GraphSliceformerConfig, load
 from slicegraph.nn import all_pairs
-from slicegraph.nn.local import LOCALS
+from slicegraph.nn.block import LOCALS
 from slicegraph.nn.mixer import ALIGNS, MIXERS
-from slicegraph.nn.order import ORDERS
 from slicegraph.nn.readout import READOUTS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.ops.operator import as_on_gpu
 from slicegraph.predict.predictor import encoding_of
 from slicegraph.testing import assert_padding_invariant, assert_permutation_invariant
@@ -463,7 +463,7 @@ def test_plain_tensors_are_the_batch(mixer):
 def test_a_wrong_batch_of_plain_tensors_is_named():
     found, graph = model(**TINY), random_graph(3)
     tensors = (graph.x, graph.edge_index, graph.edge_attr)
-    with pytest.raises(ValueError, match=r"batch has shape \[2\], expected \[3\]"):
+    with pytest.raises(ValueError, match=r"batch of shape \[2\] with x of shape \[3, \d+\]"):
         found(*tensors, torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="batch is not sorted"):
         found(*tensors, torch.tensor([1, 0, 0]))
@@ -604,6 +604,43 @@ def test_a_tensor_in_place_of_the_edge_features_is_not_ignored(edges, edge_attr,
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])  # as many edges as nodes
     with pytest.raises(ValueError, match=message):
         found(torch.randn(4, 3), edge_index, edge_attr)
+
+
+GRAPH = Data(x=torch.randn(2, 3), edge_index=torch.tensor([[0, 1], [1, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "error", "message"),
+    [
+        (([GRAPH],), {}, TypeError, "the batch is a list, .* Batch.from_data_list"),
+        ((HeteroData(),), {}, TypeError, "the batch is a HeteroData, expected a Data or Batch"),
+        ((GRAPH, GRAPH.edge_index), {}, ValueError, "x is a Data, expected no further arguments"),
+        ((ToSparseTensor()(GRAPH.clone()),), {}, ValueError, "adj_t and no edge_index"),
+        ((GRAPH.x, torch.eye(2).to_sparse_csr()), {}, ValueError, "sparse adjacency matrix"),
+        (
+            (GRAPH.x, GRAPH.edge_index),
+            {"edge_weight": torch.ones(2)},
+            ValueError,
+            "weights are edge features: .*edge_dim=1",
+        ),
+        (
+            (GRAPH.x, GRAPH.edge_index),
+            {"batch": torch.zeros(2)},
+            TypeError,
+            r"batch is torch\.float32, expected int64",
+        ),
+    ],
+)
+def test_input_that_would_be_ignored_is_named(arguments, named, error, message):
+    with pytest.raises(error, match=message):
+        model(node_dim=3, **TINY)(*arguments, **named)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_edge_features_of_other_edges_are_named(rows):
+    message = rf"edge_attr has shape \[{rows}, 2\], expected a row for each of the 2 edges"
+    with pytest.raises(ValueError, match=message):
+        model(node_dim=3, edge_dim=2, **TINY)(GRAPH.x, GRAPH.edge_index, torch.randn(rows, 2))
 
 
 @pytest.mark.parametrize("x", [torch.randn(4, 2), torch.zeros(4, 3).long(), torch.randn(4)])

@@ -25,8 +25,7 @@ from slicegraph.ops import (
     shortest_paths,
     slice_attention,
 )
-from slicegraph.ops.dropout import dropout
-from slicegraph.ops.pairs import pair_attention
+from slicegraph.ops.pairs import dropout, pair_attention
 from slicegraph.ops.paths import ShortestPaths, structural_bias
 from slicegraph.transforms import StructuralEncoding
 

@@ -292,7 +292,7 @@ def test_fine_tuning_starts_from_the_weights_and_draws_a_head_of_another_size(
         options = {"init": str(init), "model": {}, "lr": 1e-12, "epochs": 1, "out": out}
         tuned = load(tiny_run(tmp_path, targets=targets, **options).model)
         torch.testing.assert_close(tuned.embedding.nodes.weight, old.embedding.nodes.weight)
-        drawn = "the new head starts from random weights" in capsys.readouterr().out
+        drawn = "; random: head.weight, head.bias, as the head" in capsys.readouterr().out
         assert drawn == (tuned.config.num_targets == 2)
     torch.testing.assert_close(tuned.head.weight, old.head.weight)
 

@@ -12,7 +12,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,8 @@ class CsvSource(Source):
         split: str | None = None,
         seed: int = 0,
         fractions: Sequence[float] = (0.8, 0.1, 0.1),
+        folds: int | None = None,
+        fold: int = 1,
         task: str | None = None,
         metric: str | None = None,
         standardize: Sequence[str] = (),
@@ -74,6 +76,7 @@ class CsvSource(Source):
         censored: str = "stop",
         allow_rejected: float = 0.05,
         class_names: Sequence[str] = (),
+        weight_column: str | None = None,
     ) -> None:
         self.name, self.path = name, Path(name.removeprefix(PREFIX)).expanduser()
         if self.path.is_dir():
@@ -86,9 +89,10 @@ class CsvSource(Source):
             splits.parse_split(split)
         self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
         self._seed, self._fractions = seed, tuple(fractions)
+        self._folds, self._fold = folds, fold
         self.standardize, self._replicates = molecules.check_steps(standardize), replicates
         self._censored, self._allowed = censored, allow_rejected
-        self._class_names = tuple(class_names)
+        self._class_names, self._weight_column = tuple(class_names), weight_column
         self.profile = columns.profile_table(self.path, smiles)
         self.smiles = self.profile.smiles
         given = None if targets is None else _targets(targets, self.profile)
@@ -146,16 +150,17 @@ class CsvSource(Source):
         measured, names = self._classes(measured)
         task = self._task(measured, names)
         keys = self._keys("keys.npy", molecules.molecule_keys, store)
-        store = store.with_labels(measured, bounds)
-        usable = np.flatnonzero(~np.isnan(measured).all(1))
+        store, lacking = self._with_numbers(store.with_labels(measured, bounds))
+        labelled = ~np.isnan(measured).all(1)
+        lost = [one for i in lacking if labelled[i] for one in _unused(store, [i], lacking[i])]
+        self._check_share(store, rejected + lost)
+        usable = np.setdiff1d(np.flatnonzero(labelled), np.array([*lacking], np.int64))
         split, parts, left_out = self._parts(store, usable, keys, task)
-        dropped = np.setdiff1d(np.arange(len(store)), usable)
-        left_out += _unused(store, dropped, "a limit (--censored drop)")
+        left_out += _unused(store, np.flatnonzero(~labelled), "a limit (--censored drop)") + lost
         self._check_share(store, rejected + left_out)
         conflicts = count_conflicts(keys, measured)
-        parts, labels, bounds = self._merged(store, parts, task)
+        parts, store = self._merged(store, parts, task)
         made: Any = {"keys": keys, "standardize": self.standardize, "split": split}
-        store = store.with_labels(labels, bounds)
         dataset = MoleculeDataset(self.name, store, parts, task, task.evaluator(), **made)
         summary = summarize(
             dataset,
@@ -164,7 +169,7 @@ class CsvSource(Source):
             rejected=rejected + left_out,
             notes=self.notes,
             warnings=self.warnings,
-            bounds=bounds,
+            bounds=store.bounds,
             standardize=self.standardize,
         )
         return replace(dataset, summary=summary | {"conflicts": conflicts})
@@ -327,17 +332,19 @@ class CsvSource(Source):
 
     def _merged(
         self, store: MoleculeStore, parts: splits.Splits, task: Task
-    ) -> tuple[splits.Splits, np.ndarray, np.ndarray | None]:
-        """Return parts, labels and bounds with replicates merged, if asked for.
+    ) -> tuple[splits.Splits, MoleculeStore]:
+        """Return parts and store with replicates merged, if asked for.
 
         Replicates are rows of one molecule, stereochemistry and salt included, in one part. The
         first keeps the mean or median of the measured labels, for classes the most frequent one. If
-        there are only limits, it keeps the strictest, and none if they go both ways.
+        there are only limits, it keeps the strictest, and none if they go both ways. Its weight is
+        the mean of theirs.
         """
-        labels, bounds = np.array(store.labels), store.bounds
-        bounds = None if bounds is None else np.array(bounds)
         if self._replicates == "keep":
-            return parts, labels, bounds
+            return parts, store
+        labels, bounds, weights = np.array(store.labels), store.bounds, store.weights
+        bounds = None if bounds is None else np.array(bounds)
+        weights = None if weights is None else np.array(weights)
         exact = self._keys("exact_keys.npy", molecules.exact_keys, store)
         merge: Any = {"mean": np.mean, "median": np.median}[self._replicates]
         merge = merge if task.kind == "regression" else None
@@ -354,6 +361,8 @@ class CsvSource(Source):
                     labels[members[0], target] = value
                     if bounds is not None:
                         bounds[members[0], target] = sign
+                if weights is not None:
+                    weights[members[0]] = weights[members].mean()
             chosen = positions[np.sort(first)]
             known = ~np.isnan(labels[chosen]).all(1)
             kept[name] = chosen[known]
@@ -365,7 +374,23 @@ class CsvSource(Source):
         if unclear:
             why = "because their labels contradict each other"
             self.warnings.append(f"{unclear:,} molecules are left out, {why}")
-        return kept, labels, bounds
+        store = store.with_labels(labels, bounds)
+        return kept, store if weights is None else store.with_weights(weights)
+
+    def _with_numbers(self, store: MoleculeStore) -> tuple[MoleculeStore, dict[int, str]]:
+        """Return the store with the weights of its rows; and why rows have none, by position."""
+        lacking: dict[int, str] = {}
+        if (name := self._weight_column) is None:
+            return store, lacking
+        values, reasons = columns.read_numbers(self.path, self.profile, name)
+        weights = values[store.rows]
+        for position in np.flatnonzero(weights < 0):
+            reasons[int(store.rows[position])] = f"{name} = {weights[position]:g} is below 0"
+        lacking |= {i: reasons[row] for i, row in enumerate(store.rows.tolist()) if row in reasons}
+        zeros = int((weights == 0).sum())
+        none = f", {zeros:,} of them 0: these rows are scored and not trained on" if zeros else ""
+        self.notes.append(f"weights of the rows from {name!r}{none}")
+        return store.with_weights(np.where(weights >= 0, weights, 0)), lacking
 
     def _parts(
         self, store: MoleculeStore, positions: np.ndarray, keys: np.ndarray, task: Task
@@ -388,18 +413,25 @@ class CsvSource(Source):
             cache=self.folder,
             names=task.target_names,
         )
+        number, options = "", (self._fractions, self._seed)
         try:
-            found = splits.make_splits(chosen, data, self._fractions, self._seed)
+            if self._folds is None:
+                found = splits.make_splits(chosen, data, *options)
+            else:
+                number = f", fold {self._fold} of {self._folds}"
+                found = splits.fold_splits(chosen, data, self._folds, self._fold, *options)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
         self.notes += found.notes
         self.warnings += found.warnings
         parts = {name: positions[part] for name, part in found.parts.items()}
         left_out = _unused(store, positions[found.left_out], f"left out by split {chosen}")
-        return f"{chosen}, seed {self._seed}", parts, left_out
+        return f"{chosen}, seed {self._seed}{number}", parts, left_out
 
 
-def _unused(store: MoleculeStore, positions: np.ndarray, reason: str) -> list[tuple[int, str, str]]:
+def _unused(
+    store: MoleculeStore, positions: Iterable[int], reason: str
+) -> list[tuple[int, str, str]]:
     """Return row, text and reason of molecules that are in the store and are not used."""
     return [(int(store.rows[i]), store.smiles(int(i)), reason) for i in positions]
 
