@@ -120,8 +120,8 @@ class RingNodes(BaseTransform):
             nodes get the next ones, so a model needs ``node_categories + max_length - 2``. Other
             features of a ring are 0.
         edge_categories: how many categories the first edge feature has. The edges of rings get the
-            next one, so a model needs one more. Other features are 0. With 0, edge features are
-            not read.
+            next one, so a model needs one more. Other features are 0. With 0, they
+            may be missing.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
@@ -143,7 +143,7 @@ class RingNodes(BaseTransform):
         if self.edge_categories and data.edge_attr is None:
             raise ValueError("RingNodes: edge_attr is missing, expected edge features")
         if "pair_distance" in data:
-            raise ValueError("RingNodes: apply it before StructuralEncoding, whose pairs it adds to")
+            raise ValueError("RingNodes: apply it before StructuralEncoding, which writes pairs")
         ptr = ptr.long()
         found, nodes = rings(edge_index, ptr, self.max_length), len(data.x)
         lengths, data.num_rings = found.ring_ptr.diff(), found.graph_ptr.diff()
@@ -157,7 +157,7 @@ class RingNodes(BaseTransform):
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
         data.x = _extended(data.x, lengths + (self.node_categories - 3))[order]
-        if self.edge_categories:
+        if data.edge_attr is not None:
             categories = lengths.new_full((2 * len(own),), self.edge_categories)
             data.edge_attr = _extended(data.edge_attr, categories)[edge_order]
         data.edge_index = place[edges[:, edge_order]]
