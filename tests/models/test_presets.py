@@ -51,6 +51,7 @@ def test_ours_have_the_parameters_of_graphormer(size):
         ("slicegraph-small", 9_698_209),
         ("slicegraph-slim", 515_833),
         ("mini", 322_537),
+        ("rings", 274_001),
         ("graphormer-base", 42_808_257),
         ("graphormer-small", 9_638_337),
         ("graphormer-slim", 497_361),
