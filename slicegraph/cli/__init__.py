@@ -123,6 +123,34 @@ def add_model(parser: argparse.ArgumentParser, several: bool = False) -> None:
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
 
 
+def add_features(parser: argparse.ArgumentParser) -> None:
+    """Add the numbers of feature columns that are not in a file."""
+    text = "numbers of the model's feature columns, for all rows (default: those of the file)"
+    parser.add_argument("--features", metavar="A=X,B=Y", help=text)
+
+
+def feature_numbers(text: str | None) -> dict[str, float]:
+    """Read the numbers of --features."""
+    found = {}
+    for part in columns(text or ""):
+        name, _, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"--features {part!r}, expected NAME=NUMBER") from None
+    return found
+
+
+def check_feature_numbers(config: "GraphSliceformerConfig", given: dict[str, float]) -> None:
+    """Raise if SMILES of the command line lack a feature of the model, or have another."""
+    names = config.feature_columns
+    for name in (name for name in names if name not in given):
+        raise ValueError(f"the model needs a number of the feature {name!r}: --features {name}=X")
+    for name in (name for name in given if name not in names):
+        listed = ", ".join(map(repr, names)) or "none"
+        raise ValueError(f"the model has no feature {name!r}: {listed}")
+
+
 def load_molecule_model(args: argparse.Namespace) -> "MoleculePredictor":
     """Load the model; raise if its input is not molecules."""
     from slicegraph.predict import MoleculePredictor
@@ -173,6 +201,7 @@ def options_of_run(model: str, data: str, config: "GraphSliceformerConfig") -> d
 
     found: dict[str, Any] = {"targets": config.target_names or None, "task": config.task}
     found |= {"class_names": config.class_names or None, "standardize": config.standardize}
+    found |= {"features": config.feature_columns or None}
     found |= data_of_run(model, data)
     return {name: value for name, value in found.items() if value is not None}
 

@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slicegraph.cli import (
+    add_features,
     add_model,
+    check_feature_numbers,
     check_new_file,
     columns,
+    feature_numbers,
     load_molecule_model,
     print_aligned,
 )
@@ -67,12 +70,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "orders of the atoms to take; more are more accurate (default: %(default)s)"
     add("--samples", type=int, default=32, metavar="N", help=text)
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add_features(parser)
     add("--force", action="store_true", help="replace the files if they exist")
 
 
 def run(args: argparse.Namespace) -> None:
     """Explain; exit with status 3 if a row has a problem, 130 after Ctrl-C."""
-    from slicegraph.predict.explain import Substructures, explain_rows, target_numbers
+    from slicegraph.predict.explain import Sample, Substructures, explain_rows, target_numbers
+    from slicegraph.predict.predictor import RowReader
+    from slicegraph.predict.table import RowNumbers, open_whole
 
     file = _file(args)
     for name in ("out", "substructures"):
@@ -87,9 +93,25 @@ def run(args: argparse.Namespace) -> None:
     model = load_molecule_model(args)
     target_numbers(model.config, args.targets)  # raises for an unknown one
 
-    def explain(texts: list[str]) -> Iterator[Any]:
-        options = {"samples": args.samples, "batch_size": args.batch_size}
-        return explain_rows(model, texts, args.targets, **options)
+    given, names = feature_numbers(args.features), model.config.feature_columns
+    reader, numbers = RowReader.of(model.config), None
+    if file is None:
+        check_feature_numbers(model.config, given)
+    elif names or given:
+        numbers = RowNumbers(open_whole(file, args.smiles), file, names, given)
+
+    def explain(texts: list[str], row: Any = None) -> Iterator[Any]:
+        options: dict[str, Any] = {"samples": args.samples, "batch_size": args.batch_size}
+        if not model.config.num_features:
+            yield from explain_rows(model, texts, args.targets, **options)
+            return
+        for text in texts:
+            known = numbers(row) if numbers else ([given[name] for name in names], None)
+            if isinstance(found := reader(text, *known), Sample):
+                options["numbers"] = [found.features]
+                yield from explain_rows(model, [text], args.targets, **options)
+            else:
+                yield found
 
     parts = Substructures()
     if args.pictures:
@@ -164,6 +186,7 @@ def _explain_file(args: argparse.Namespace, file: Path, explain: Any, parts: Any
     weights = place if place.is_file() else place / WEIGHTS_FILE
     record = {"model": sha256_of(weights), "file": sha256_of(file), "smiles": table.source.smiles}
     record |= {"samples": args.samples, "targets": args.targets}
+    record |= {"features": args.features} if args.features else {}
     draft = Path(f"{args.out}.draft")
     done = _read_draft(draft, record)
     lines = [json.dumps(record), *(json.dumps(each) for each in done.items())]
@@ -178,7 +201,7 @@ def _explain_file(args: argparse.Namespace, file: Path, explain: Any, parts: Any
             elif row.problem:
                 found = row.problem
             else:
-                found = next(iter(explain([row.text])))
+                found = next(iter(explain([row.text], row)))
             if number not in done:
                 plain = found if isinstance(found, str) else [asdict(one) for one in found]
                 kept.write(json.dumps([number, plain], default=np.ndarray.tolist) + "\n")

@@ -15,8 +15,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from slicegraph.cli import add_model, check_new_file, load_molecule_model, print_aligned
+from slicegraph.cli import (
+    add_features,
+    add_model,
+    check_feature_numbers,
+    check_new_file,
+    feature_numbers,
+    load_molecule_model,
+    print_aligned,
+)
 
 EPILOG = """\
 exit status: 0 all rows have a prediction, 3 some have an error instead, 2 nothing was done
@@ -47,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
     add("--engine", choices=ENGINES, help="what predicts the files of a folder (default: local)")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add_features(parser)
     add("--force", action="store_true", help="replace the file if it exists")
     add(
         "--workers",
@@ -122,7 +132,10 @@ def _predict_texts(args: argparse.Namespace) -> int:
     from slicegraph.predict.table import more_cells, value_cells, value_columns
 
     model = load_molecule_model(args)
-    options = {"interval": args.interval, "near": args.nearest}
+    features = feature_numbers(args.features)
+    check_feature_numbers(model.config, features)
+    options: dict[str, Any] = {"interval": args.interval, "near": args.nearest}
+    options["features"] = features or None
     values, errors, warnings, more = model.predict_rows(args.inputs, args.batch_size, **options)
     form = "{:.6g}".format
     others = more_cells(list(more.values()), len(errors), form)
@@ -155,12 +168,14 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
         if args.workers is not None and args.workers < 1:
             raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
+        names, given = model.config.feature_columns, feature_numbers(args.features)
+        numbers = tables.RowNumbers(table, file, names, given) if names or given else None
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
         asked = {"interval": args.interval, "near": args.nearest}
         added = more_columns(model.config, len(model.members), **asked)
         if asked["interval"] is not None or asked["near"]:
-            model.predict_rows(["C"], **asked)  # what cannot be computed is found before the start
-        options = {"workers": workers, "rank": rank, **sizes, **asked}
+            model.check_extras(**asked)  # what cannot be computed is found before the start
+        options = {"numbers": numbers, "workers": workers, "rank": rank, **sizes, **asked}
         predicted = tables.predicted_rows(model, table, **options)
         with _cores_left_to(workers, cores()):
             if not rank.first:
@@ -200,7 +215,8 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
     for part in sorted(folder.glob("*.parquet"))[:1]:
         smiles = open_table(part, smiles, labels=()).smiles
     device = None if args.device == "auto" else args.device
-    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device)
+    options: dict[str, Any] = {"features": feature_numbers(args.features)}
+    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device, **options)
     began = time.perf_counter()
     options = {"engine": args.engine or ENGINES[0], "workers": args.workers}
     done, now = predict_parts(predictor, folder, Path(args.out), **options)

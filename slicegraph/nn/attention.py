@@ -7,19 +7,14 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.nn.attention import PerformerAttention
 
-from slicegraph.nn.mixer import MIXERS, Mixer, MixerKind
+from slicegraph.nn.mixer import MIXERS, Mixer
 from slicegraph.nn.packed import batch_to_ptr, check_batch, pack, scatter_rows
 from slicegraph.nn.slice_sort import Layer, SliceSort, check_mask, masked_rows
 from slicegraph.ops.layout import can_read
 
 __all__ = ["MultiheadSliceSort", "SetMixer", "SliceSortAttention", "TokenSliceSort"]
 
-SET_MIXERS = {
-    "quantile": MixerKind(
-        lambda m, v, sizes, pairs: m.context(v, *sizes), needs_pairs=False, needs_context=True
-    ),
-    "sort": MIXERS["sort"],
-}
+SET_MIXERS = {name: MIXERS[name] for name in ("quantile", "sort")}
 
 
 class SetMixer(Mixer):
@@ -80,8 +75,7 @@ class SliceSortAttention(PerformerAttention):
         **options: Any,
     ) -> None:
         torch.nn.Module.__init__(self)  # without the parameters of a PerformerAttention
-        if mixer == "sort":
-            options = {"align": "pivot"} | options
+        options = {"align": "pivot"} | options  # which only a mixer with an order reads
         self.channels, self.heads, self.dropout = channels, heads, dropout
         self.mixer = SetMixer(channels, heads, mixer, **options)
 

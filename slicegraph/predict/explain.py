@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from itertools import product
 from typing import Any, NamedTuple, Protocol
@@ -236,17 +237,22 @@ def explain_rows(
     samples: int = SAMPLES,
     seed: int = 0,
     batch_size: int = 256,
+    numbers: Sequence[np.ndarray | None] | None = None,
 ) -> Iterator[list[Explanation] | str]:
-    """Yield for each text an explanation of each target, or the reason why there is none."""
+    """Yield for each text an explanation of each target, or the reason why there is none.
+
+    `numbers` are the features ``[F]`` of each text, which all parts of its molecule keep, for a
+    model that reads any.
+    """
     chosen = target_numbers(model.config, targets)
     _check_samples(samples)
-    for text in texts:
+    for text, own in zip(texts, numbers or [None] * len(texts), strict=True):
         try:
             if not isinstance(text, str) or not text.strip():
                 raise ValueError("no SMILES" if isinstance(text, str) else f"{text!r} is not text")
             atoms = read_atoms(text, model.config.standardize)
             found: list[Explanation] | str = _explain(
-                model, atoms, chosen, samples, seed, batch_size
+                model, atoms, chosen, samples, seed, batch_size, own
             )
         except (ValueError, RuntimeError) as error:  # RDKit raises both
             found = getattr(error, "reason", str(error))
@@ -265,10 +271,17 @@ def target_numbers(config: Any, targets: Sequence[str] | None) -> list[int]:
 
 
 def _explain(
-    model: Predictor, atoms: Atoms, targets: list[int], samples: int, seed: int, batch_size: int
+    model: Predictor,
+    atoms: Atoms,
+    targets: list[int],
+    samples: int,
+    seed: int,
+    batch_size: int,
+    numbers: np.ndarray | None = None,
 ) -> list[Explanation]:
     config, count = model.config, len(atoms.symbols)
-    whole = _predict(model, [atoms.graph], batch_size)[0]
+    predict = partial(_predict, model, batch_size=batch_size, numbers=numbers)
+    whole = predict([atoms.graph])[0]
     classes = [int(whole[t].argmax()) if config.task == "multiclass" else 1 for t in targets]
     baseline = np.array([baseline_of(config, *pair) for pair in zip(targets, classes, strict=True)])
 
@@ -277,7 +290,7 @@ def _explain(
         rows = np.flatnonzero(groups.any(1))
         for start in range(0, len(rows), _PARTS):
             own = rows[start : start + _PARTS]
-            found = _predict(model, [part_of(atoms.graph, groups[row]) for row in own], batch_size)
+            found = predict([part_of(atoms.graph, groups[row]) for row in own])
             for column, (target, number) in enumerate(zip(targets, classes, strict=True)):
                 values[own, column] = score_of(config, found[:, target], number)
         return values
@@ -308,8 +321,18 @@ def _explain(
     ]
 
 
-def _predict(model: Predictor, graphs: list[MoleculeGraph], batch_size: int) -> np.ndarray:
-    found = model.predict_graphs(graphs, batch_size)
+class Sample(NamedTuple):
+    """What a model reads of a row: a molecule, and numbers besides it."""
+
+    graph: MoleculeGraph
+    features: np.ndarray  # [F] float32
+
+
+def _predict(
+    model: Predictor, graphs: list[MoleculeGraph], batch_size: int, numbers: np.ndarray | None
+) -> np.ndarray:
+    rows = graphs if numbers is None else [Sample(graph, numbers) for graph in graphs]
+    found = model.predict_graphs(rows, batch_size)
     if any(error is not None for error in found.errors):
         raise ValueError(_NOT_FINITE)
     return found.values.astype(np.float64)

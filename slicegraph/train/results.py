@@ -180,6 +180,9 @@ def _forest(dataset: Any, test: Any) -> dict[str, Any]:
     if not store.smiles(int(train[0])):
         return {"reason": "the data set has no SMILES"}
     inputs = [morgan_counts(store.smiles(int(i)) for i in own) for own in (train, positions)]
+    if store.numbers("columns") is not None:
+        numbers = [store[own].numbers("columns") for own in (train, positions)]
+        inputs = [np.concatenate(pair, axis=1) for pair in zip(inputs, numbers, strict=True)]
     labels = dataset.labels(train)
     kind = RandomForestRegressor if task.kind == "regression" else RandomForestClassifier
     share = 0.1 if task.kind == "regression" else "sqrt"
@@ -401,6 +404,7 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "fractions",
         "replicates",
         "censored",
+        "features",
         "weight_column",
         "class_balance",
         "log_target",
@@ -454,7 +458,11 @@ def contributions(
     molecules = list(dataset.rows(dataset.splits["test"][places]))
     row, smiles = map(dataset.columns.index, ("row", "smiles"))
     began, rows = time.perf_counter(), list[list[Any]]()
-    each = explain_rows(model, [one[smiles] for one in molecules], names, _EXPLAIN_SAMPLES)
+    numbers = None
+    if model.config.num_features:
+        numbers = list(dataset.store[dataset.splits["test"][places]].features)
+    texts = [one[smiles] for one in molecules]
+    each = explain_rows(model, texts, names, _EXPLAIN_SAMPLES, numbers=numbers)
     for one, found in zip(molecules, each, strict=False):
         if not isinstance(found, str):
             rows += [line for target in found for line in atom_rows(one[row], target)]
