@@ -365,7 +365,11 @@ class NoMixer(Layer):
         self.channels = channels
 
     def forward(self, x: Tensor, **_: Any) -> Tensor:
-        """Returns a zero, whatever the rows."""
+        """Returns a zero.
+
+        Args:
+            x: the rows, of any shape.
+        """
         return x.new_zeros(())
 
 
