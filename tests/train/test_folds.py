@@ -53,7 +53,7 @@ def classes(tmp_path_factory):
     return tiny_run(folder, folds=2, ensemble=2, jobs=1, epochs=1, **options)
 
 
-@pytest.mark.parametrize("split", ["random", "scaffold", "stratified", "cluster"])
+@pytest.mark.parametrize("split", ["random", "scaffold", "stratified"])
 def test_every_molecule_is_tested_once_and_is_in_one_part_of_each_fold(tmp_path, split):
     # Ten ring sizes, which are ten scaffolds, each with five chains.
     texts = [f"C1{'C' * (n % 10 + 1)}C1{'C' * (n // 10)}N" for n in range(50)]
