@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -365,3 +366,56 @@ def test_models_side_by_side_are_those_trained_one_by_one_also_after_a_kill(tmp_
         )
         for name, weight in expected.items():
             torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def mini_tables(tmp_path_factory) -> tuple[Path, Path, pd.DataFrame]:
+    """A folder, the CSV of 1,200 molecules of the shipped data set, and 4,000 others."""
+    folder = tmp_path_factory.mktemp("mini")
+    source = Path(slicegraph.__file__).parents[1] / "datasets" / "mini" / "mini.csv.gz"
+    rows = pd.read_csv(source)[["smiles", "homolumogap"]].sample(5200, random_state=0)
+    rows[:1200].to_csv(folder / "table.csv", index=False)
+    return folder, folder / "table.csv", rows[1200:]
+
+
+SMALL: dict = {"targets": ("homolumogap",), "batch_size": 50, "jobs": 1, "dropout": 0.0}
+
+
+def covered(model, rows: pd.DataFrame, level: float) -> float:
+    low, high = model.predict_interval(rows["smiles"], level).T
+    true = rows["homolumogap"].to_numpy()
+    return float(((low <= true) & (true <= high)).mean())
+
+
+@pytest.mark.slow
+def test_intervals_of_an_ensemble_cover_real_molecules_as_often_as_asked(mini_tables):
+    folder, _, rows = mini_tables
+    options = SMALL | {"ensemble": 2, "epochs": 4, "fractions": (0.5, 0.4, 0.1)}
+    model = slicegraph.load(tiny_run(folder, **options, out=str(folder / "ensemble")).folder)
+    # 480 molecules of valid would let the coverage vary by 1.4 points: calibrate on 2,000 others.
+    fresh, test = rows[:2000], rows[2000:]
+    values = np.stack([member.predict(fresh["smiles"]) for member in model.members], 1)
+    labels = fresh["homolumogap"].to_numpy()[:, None]
+    wide = replace(
+        model.calibration,
+        labels=labels,
+        values=values.mean(1, keepdims=True),
+        std=values.std(1, ddof=1, keepdims=True),
+        group=np.zeros(len(labels), int),
+    )
+    own = model.calibration
+    for level in (0.8, 0.9, 0.95):
+        model.calibration = wide
+        assert covered(model, test, level) == pytest.approx(level, abs=0.02)
+        model.calibration = own
+        spread = (level * (1 - level) * (1 / 480 + 1 / 4000)) ** 0.5
+        assert covered(model, rows, level) == pytest.approx(level, abs=0.005 + 3 * spread)
+
+
+@pytest.mark.slow
+def test_intervals_of_folds_cover_real_molecules_as_often_as_asked(mini_tables):
+    folder, _, rows = mini_tables
+    options = SMALL | {"folds": 5, "epochs": 4}
+    model = slicegraph.load(tiny_run(folder, **options, out=str(folder / "folds")).folder)
+    for level in (0.8, 0.9, 0.95):
+        assert covered(model, rows, level) == pytest.approx(level, abs=0.02)
