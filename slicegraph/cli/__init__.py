@@ -8,7 +8,8 @@ imported.
 import argparse
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ COMMANDS = {
     "train": "train a model and evaluate it",
     "evaluate": "score a model on a split of a data set",
     "predict": "predict for SMILES, or for the molecules in a file",
+    "explain": "show what each atom contributes to a prediction",
     "embed": "write a vector for each molecule in a file",
     "submit": "write the file for OGB's leaderboard",
     "report": "make the page of a run again",
@@ -46,8 +48,15 @@ examples:
 """
 
 
-_MOLECULES_ONLY = ("datasets", "prepare", "predict", "embed", "submit")  # these need no training
-STOPPED = 130  # the exit status after Ctrl-C
+_MOLECULES_ONLY = (
+    "datasets",
+    "prepare",
+    "predict",
+    "explain",
+    "embed",
+    "submit",
+)  # these need no training
+SOME_BAD, STOPPED = 3, 130  # the exit status if rows have errors instead, and after Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,6 +124,34 @@ def add_model(parser: argparse.ArgumentParser, several: bool = False) -> None:
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
 
 
+def add_features(parser: argparse.ArgumentParser) -> None:
+    """Add the numbers of feature columns that are not in a file."""
+    text = "numbers of the model's feature columns, for all rows (default: those of the file)"
+    parser.add_argument("--features", metavar="A=X,B=Y", help=text)
+
+
+def feature_numbers(text: str | None) -> dict[str, float]:
+    """Read the numbers of --features."""
+    found = {}
+    for part in columns(text or ""):
+        name, _, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise ValueError(f"--features {part!r}, expected NAME=NUMBER") from None
+    return found
+
+
+def check_feature_numbers(config: "GraphSliceformerConfig", given: dict[str, float]) -> None:
+    """Raise if SMILES of the command line lack a feature of the model, or have another."""
+    names = config.feature_columns
+    for name in (name for name in names if name not in given):
+        raise ValueError(f"the model needs a number of the feature {name!r}: --features {name}=X")
+    for name in (name for name in given if name not in names):
+        listed = ", ".join(map(repr, names)) or "none"
+        raise ValueError(f"the model has no feature {name!r}: {listed}")
+
+
 def load_molecule_model(args: argparse.Namespace) -> "MoleculePredictor":
     """Load the model; raise if its input is not molecules."""
     from slicegraph.predict import MoleculePredictor
@@ -147,6 +184,37 @@ def load_model(args: argparse.Namespace) -> Any:
     return load_predictor(args.model, name)
 
 
+def file_among(inputs: Sequence[str]) -> Path | None:
+    """Return the file of molecules that the inputs of a command name, or None for SMILES."""
+    from slicegraph.data.table import SUFFIXES
+
+    endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
+    files = [text for text in inputs if text.lower().endswith(endings)]
+    for text in () if files else inputs:
+        if os.path.exists(text):
+            kind = "a folder" if os.path.isdir(text) else "a file of an unknown kind"
+            raise ValueError(f"{text!r} is {kind}, expected SMILES or {', '.join(SUFFIXES)}")
+    if not files:
+        return None
+    if len(inputs) > 1:
+        raise ValueError(f"{files[0]!r} is a file, expected no other input")
+    if Path(files[0]).is_dir():
+        raise ValueError(f"{files[0]!r} is a folder, expected a file, or .parquet files in it")
+    if not Path(files[0]).is_file():
+        raise FileNotFoundError(f"there is no file {files[0]!r}")
+    return Path(files[0])
+
+
+@contextmanager
+def when_stopped(kept: str) -> Iterator[None]:
+    """End with status 130 after Ctrl-C, and print what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"slicegraph: stopped; {kept}", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
+
+
 def check_new_file(path: Path, force: bool) -> None:
     """Raise if a result would replace a file without --force, or cannot be written."""
     if path.exists() and not path.is_file():
@@ -165,6 +233,7 @@ def options_of_run(model: str, data: str, config: "GraphSliceformerConfig") -> d
 
     found: dict[str, Any] = {"targets": config.target_names or None, "task": config.task}
     found |= {"class_names": config.class_names or None, "standardize": config.standardize}
+    found |= {"features": config.feature_columns or None}
     found |= data_of_run(model, data)
     return {name: value for name, value in found.items() if value is not None}
 

@@ -167,7 +167,8 @@ def collate(
         - edge_index: ``[2, E]``, batch: ``[T]``, ptr: ``[B + 1]``, int64.
         - y: ``[B, L]``, float32, NaN where there is no label; absent if the store has no labels.
         - bound: ``[B, L]``, int8, as :attr:`MoleculeStore.bounds`; weight: ``[B]``, float32, as
-          :attr:`MoleculeStore.weights`; absent if the store has none.
+          :attr:`MoleculeStore.weights`; features: ``[B, F]``, float32, as
+          :attr:`MoleculeStore.features`; each is absent if the store has none.
         - index: ``[B]``, int64, the positions in the whole store.
         - max_nodes: a Python integer, the atoms of the largest molecule: on a GPU a model needs it
           to pad without waiting.
@@ -334,7 +335,7 @@ def _joined(arrays: MoleculeArrays) -> Batch:
     slices = {"x": ptr, "edge_index": edge_ptr, "edge_attr": edge_ptr, "y": each, "index": each}
     if arrays.y.shape[1] == 0:
         del tensors["y"], slices["y"]
-    slices |= {name: each for name in ("bound", "weight") if name in tensors}
+    slices |= {name: each for name in ("bound", "weight", "features") if name in tensors}
     graph_of_atom = torch.from_numpy(np.arange(len(ptr) - 1).repeat(np.diff(arrays.ptr)))
     batch = FlatBatch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
     zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)

@@ -5,12 +5,13 @@ memory-mapped arrays afterwards. Until then each part is a file: after an interr
 goes on from there.
 """
 
+import hashlib
 import io
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +55,7 @@ ATOM = np.dtype(
 _ARRAYS = {"molecules": MOLECULE, "atoms": ATOM}
 FEATURE_BITS = 2048  # of the Morgan counts as features
 _PART = 1000  # molecules that are computed and written at a time
+_PATIENCE = 3600.0  # seconds to wait for another process that computes the same
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
 _MORGAN_FEATURES = rdFingerprintGenerator.GetMorganGenerator(MORGAN_RADIUS, fpSize=FEATURE_BITS)
 FEATURES: dict[str, int] = {"rdkit": len(DESCRIPTORS) + len(FRAGMENTS), "morgan": FEATURE_BITS}
@@ -106,6 +108,114 @@ def _morgan_of(mol: Chem.Mol) -> np.ndarray:
 
 
 _FEATURE_FUNCTIONS = {"rdkit": _descriptors_of, "morgan": _morgan_of}
+
+
+def named_features(text: str, descriptors: Sequence[str], counts: int) -> np.ndarray:
+    """Return the `molecule_features` that a model reads, by the names of its descriptors.
+
+    Args:
+        text: a SMILES; another text has NaN only.
+        descriptors: names in `DESCRIPTORS` and `FRAGMENTS`.
+        counts: how many counts of neighbourhoods, `FEATURE_BITS` or 0.
+
+    Shapes:
+        - output: ``[len(descriptors) + counts]`` float32.
+    """
+    wanted = [_PLACES.get(name, -1) for name in descriptors]
+    if -1 in wanted or counts not in (0, FEATURE_BITS):
+        missing = repr(descriptors[wanted.index(-1)]) if -1 in wanted else f"{counts} counts"
+        problem = f"the model reads {missing}, which RDKit {rdkit.__version__} does not give here"
+        raise ValueError(f"features: {problem}; install the RDKit of its training")
+    kinds = [kind for kind, own in (("rdkit", descriptors), ("morgan", counts)) if own]
+    found = np.full(sum(FEATURES[kind] for kind in kinds), np.nan, np.float32)
+    with suppress(ValueError, RuntimeError):  # of RDKit
+        found = molecule_features(text, kinds)
+    own = found[: FEATURES["rdkit"]][wanted] if wanted else found[:0]
+    return np.concatenate([own, found[len(found) - counts :]])
+
+
+_PLACES = {name: place for place, name in enumerate((*DESCRIPTORS, *FRAGMENTS))}
+
+
+def with_features(
+    store: MoleculeStore,
+    descriptors: Sequence[str],
+    counts: int,
+    workers: int | None = None,
+    progress: bool = False,
+) -> MoleculeStore:
+    """Return the store with the `named_features` of each molecule.
+
+    They are computed once for the folder of the store, in parallel and resumable, and kept next to
+    it.
+    """
+    found: dict[str, np.ndarray] = {}
+    if descriptors:
+        found["descriptors"] = _kept(store, "descriptors", descriptors, 0, workers, progress)
+    if counts:
+        found["counts"] = _kept(store, "counts", (), counts, workers, progress)
+    return store.with_features(**found)
+
+
+def _kept(
+    store: MoleculeStore,
+    kind: str,
+    names: Sequence[str],
+    counts: int,
+    workers: int | None,
+    progress: bool,
+) -> np.ndarray:
+    """Compute the numbers of one kind for all molecules of a folder, or open those of before."""
+    smiles = store.meta["files"]["smiles.npy"]["sha256"]
+    facts = json.dumps([smiles, rdkit.__version__, list(names), counts])
+    name = f"{kind}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    path = store.folder.with_name(f"{store.folder.name}-{name}.npy")
+    if not path.is_file():
+        with folder_lock(path.with_suffix(".lock"), patience=_PATIENCE):
+            if not path.is_file():
+                _write_features(store.whole, path, names, counts, workers, progress)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _write_features(
+    store: MoleculeStore,
+    path: Path,
+    names: Sequence[str],
+    counts: int,
+    workers: int | None,
+    progress: bool,
+) -> None:
+    """Write the numbers to a draft, `_PART` molecules at a time; an interrupted one goes on."""
+    shape, dtype = (len(store), len(names) + counts), "<f4" if names else "u1"
+    draft, done = path.with_suffix(".part"), path.with_suffix(".done")
+    first = int(done.read_text()) if draft.is_file() and done.is_file() else 0
+    mode: Any = "r+" if first else "w+"
+    array = np.lib.format.open_memmap(draft, mode, dtype, None if first else shape)
+    starts = range(first, len(store), _PART)
+    texts = (
+        [store.smiles(i) for i in range(start, min(start + _PART, len(store)))] for start in starts
+    )
+    each = partial(_feature_rows, names=names, counts=counts)
+    nothing = np.full(shape[1], np.nan, np.float32)
+    alone = partial(run_halved, each, died=lambda text: nothing)
+    what = "descriptors" if names else "neighbourhoods"
+    bar = tqdm(desc=what, total=len(store), initial=first, unit="mol", disable=not progress)
+    workers = workers or min(cores(), 8, len(starts))
+    with bar, closing(ordered_map(each, texts, workers, alone)) as results:
+        for start, rows in zip(starts, results, strict=True):
+            block = np.stack(rows)
+            array[start : start + len(rows)] = (
+                block if names else np.nan_to_num(block).clip(max=255)
+            )
+            array.flush()
+            write_atomically(done, [str(start + len(rows)).encode()])
+            bar.update(len(rows))
+    os.replace(draft, path)
+    done.unlink(missing_ok=True)
+
+
+def _feature_rows(texts: Sequence[str], names: Sequence[str], counts: int) -> list[np.ndarray]:
+    return [named_features(text, names, counts) for text in texts]
 
 
 class ComputedNumbers(NamedTuple):

@@ -55,6 +55,7 @@ _KEYS: dict[str, type] = {
     **dict.fromkeys(("labels", "atom_vocabulary", "bond_vocabulary"), list),
     **{"canonical": bool, "source": dict, "software": dict, "files": dict},
 }
+_FEATURES = ("columns", "descriptors", "counts")  # in the order of `MoleculeStore.features`
 _AGAIN = "prepare it again into another folder"
 _REMEDY = f"copy it again from where it is whole, or {_AGAIN}"
 
@@ -88,6 +89,7 @@ class MoleculeArrays(NamedTuple):
     index: np.ndarray  # type: ignore[assignment]  # [B] int64, the positions in the whole store
     bound: np.ndarray | None = None  # [B, L] int8, as `MoleculeStore.bounds`
     weight: np.ndarray | None = None  # [B] float32, of the rows in the training loss
+    features: np.ndarray | None = None  # [B, F] float32, numbers besides the graph, NaN for a gap
 
 
 class MoleculeStore:
@@ -95,7 +97,8 @@ class MoleculeStore:
 
     The arrays are mapped, not read: opening costs 8 bytes a molecule, and the processes of a
     machine that open the same folder share the memory. A pickled store is its folder, its
-    positions and what :meth:`with_labels` and :meth:`with_weights` were given.
+    positions and what :meth:`with_labels`, :meth:`with_weights` and :meth:`with_features` were
+    given.
 
     Args:
         folder: where the molecules are.
@@ -105,8 +108,9 @@ class MoleculeStore:
 
     ``store[i]`` is a molecule, a PyG ``Data`` of int64 features with its ``smiles``, its ``index``
     in the store and, if there are labels, ``y`` of shape ``[1, L]`` (and ``bound``, if there are
-    bounds, and ``weight [1]``, if there are weights). ``store[indices]`` (a slice, numbers, or a
-    mask) is a store of these molecules; it copies nothing.
+    bounds, ``weight [1]``, if there are weights, and ``features [1, F]``, if there are any).
+    ``store[indices]`` (a slice, numbers, or a mask) is a store of these molecules; it copies
+    nothing.
 
     Example:
         >>> store = MoleculeStore("dataset/mini")
@@ -153,7 +157,7 @@ class MoleculeStore:
         )
         if self.meta["labels"]:
             data.y = torch.from_numpy(arrays.y)
-        for name in ("bound", "weight"):
+        for name in ("bound", "weight", "features"):
             if (array := getattr(arrays, name)) is not None:
                 data[name] = torch.from_numpy(array)
         if self._arrays["smiles"].size:
@@ -193,6 +197,40 @@ class MoleculeStore:
         weights = self._for_all(weights, np.nan, np.float32)
         return self._with({**self._given, "weights": weights}, self.label_names)
 
+    def with_features(
+        self,
+        columns: np.ndarray | None = None,
+        descriptors: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+    ) -> "MoleculeStore":
+        """Return the same molecules with numbers besides their graphs, those of before included.
+
+        Args:
+            columns: ``[N, C]``, those of a table.
+            descriptors, counts: those that were computed for all molecules of the folder.
+        """
+        given, found = dict(self._given), {"descriptors": descriptors, "counts": counts}
+        if columns is not None:
+            given["columns"] = self._for_all(columns, np.nan, np.float32)
+        for name, array in found.items():
+            if array is not None:
+                given[name] = array
+        return self._with(given, self.label_names)
+
+    @property
+    def features(self) -> np.ndarray | None:
+        """``[N, F]`` float32, NaN for a gap: columns, descriptors and counts; None without any."""
+        return self.numbers(*_FEATURES)
+
+    def numbers(self, *kinds: str) -> np.ndarray | None:
+        """The `features` of some of the kinds "columns", "descriptors" and "counts"."""
+        return _joined([self._given[k][self.positions] for k in kinds if k in self._given])
+
+    @property
+    def whole(self) -> "MoleculeStore":
+        """All molecules of the folder, as their files have them."""
+        return MoleculeStore(self.folder, verify=False)
+
     def _for_all(self, values: np.ndarray, empty: float, dtype: Any) -> np.ndarray:
         """Return values of these molecules as an array of all molecules of the folder."""
         found = np.full((self.meta["molecules"], *values.shape[1:]), empty, dtype)
@@ -227,6 +265,7 @@ class MoleculeStore:
             index=positions,
             bound=given.get("bounds"),
             weight=given.get("weights"),
+            features=_joined([given[kind] for kind in _FEATURES if kind in given]),
         )
 
     def smiles(self, index: int) -> str:
@@ -545,6 +584,10 @@ def _open_arrays(folder: Path, meta: dict[str, Any]) -> dict[str, np.ndarray]:
             wanted = f"{found.dtype} {list(found.shape)}, expected {dtype} {list(expected)}"
             raise StoreError(folder, f"{name}.npy holds {wanted} in C order; {_REMEDY}")
     return arrays
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray | None:
+    return np.concatenate(arrays, axis=1, dtype=np.float32) if arrays else None
 
 
 def _ranges(ptr: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,6 +24,7 @@ from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_r
 from slicegraph.nn.readout import READOUTS, GraphReadout
 from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.operator import pytree
 from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
@@ -31,6 +32,7 @@ from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 TASKS = ("regression", "binary", "multiclass")
 LEVELS = ("graph", "node")
 INITS = ("graphormer", "torch")
+MOST_DEVIATIONS = 10.0  # of a feature from its mean; values beyond count as that
 WALK_TERMS = ("node", "edge", "pair")
 ENCODINGS = {  # the attribute of a graph, which is also a field, and PyG's transform that writes it
     "laplacian_eigenvector_pe": "AddLaplacianEigenvectorPE(k={})",
@@ -94,6 +96,15 @@ class GraphSliceformerConfig(Config):
             head predicts standardised targets; the model returns them in their unit.
         log_target: whether a regression predicts the decimal logarithm of its targets, of which
             ``target_mean`` and ``target_std`` are then; the model returns the targets.
+        feature_columns, descriptors, fingerprint: the numbers that are joined to the vector of each
+            graph in front of the head, ``batch.features [B, F]``: columns of a table, descriptors
+            of RDKit by name, and so many counts of Morgan neighbourhoods. With any of them use
+            ``head_layers`` of at least 2, or the head is linear in them.
+        feature_mean, feature_std: of the columns and the descriptors; 0 for a deviation leaves that
+            number out. A column is standardised; of a standardised descriptor, and of a count, the
+            model reads :math:`\\operatorname{asinh}`. A gap (NaN) is 0 then.
+        label_means: the mean of each target (or of its logarithm) in the training; of classes the
+            share of class 1, or of every class of each target. The baseline of explanations.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
@@ -137,6 +148,7 @@ class GraphSliceformerConfig(Config):
     standardize: tuple[str, ...] = ()
     target_mean: tuple[float, ...] | None = None
     target_std: tuple[float, ...] | None = None
+    label_means: tuple[float, ...] | None = None
     padding_row: bool = False
     hop_blocks: int | None = None
     empty_hops: bool = False
@@ -152,6 +164,11 @@ class GraphSliceformerConfig(Config):
     head_layers: int = 1
     init: str = "graphormer"
     log_target: bool = False
+    feature_columns: tuple[str, ...] = ()
+    descriptors: tuple[str, ...] = ()
+    fingerprint: int = 0
+    feature_mean: tuple[float, ...] = ()
+    feature_std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,8 +198,11 @@ class GraphSliceformerConfig(Config):
             raise self._error("walk_length", " is negative")
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
-        for name, values in self.pick("target_names", "target_mean", "target_std").items():
-            if values and len(values) != self.num_targets:
+        shares = self.num_targets * (self.num_classes if self.task == "multiclass" else 1)
+        names = ("target_names", "target_mean", "target_std", "label_means")
+        for name, values in self.pick(*names).items():
+            expected = shares if name == "label_means" else self.num_targets
+            if values and len(values) != expected:
                 counts = f"{len(values)} values for {self.num_targets} targets"
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
         classes = self.num_classes if self.task == "multiclass" else 2
@@ -197,6 +217,21 @@ class GraphSliceformerConfig(Config):
             raise self._error("target_std", " must be above 0")
         if self.log_target and self.task != "regression":
             raise self._error("task", ", expected 'regression', which log_target is for")
+
+        if self.fingerprint < 0:
+            raise self._error("fingerprint", " is negative")
+        named = len(self.feature_columns) + len(self.descriptors)
+        for name, values in self.pick("feature_mean", "feature_std").items():
+            if len(values) != named:
+                counts = f"{len(values)} values for {named} columns and descriptors"
+                raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
+        if self.num_features and self.task_level == "node":
+            raise self._error("task_level", ", expected 'graph', which the features are for")
+
+    @property
+    def num_features(self) -> int:
+        """How many numbers are joined to the vector of each graph."""
+        return len(self.feature_columns) + len(self.descriptors) + self.fingerprint
 
     @property
     def token(self) -> bool:
@@ -336,8 +371,6 @@ def register_batch(batch: Data) -> list[Any]:
         >>> program = torch.export.export(model.eval(), (batch,), dynamic_shapes=(shapes,))
     """
     kind = type(batch)
-    # A private module of torch, but the one that torch.export names for this.
-    pytree: Any = getattr(torch.utils, "_pytree", None)
     if not hasattr(pytree, "register_pytree_node"):
         raise RuntimeError("register_batch: not with this torch; export a model of plain tensors")
 
@@ -430,6 +463,8 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     target_mean: Tensor | None
     target_std: Tensor | None
+    feature_shift: Tensor
+    feature_scale: Tensor
 
     def __init__(self, config: GraphSliceformerConfig) -> None:
         super().__init__()
@@ -478,6 +513,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
         widths = [max(1, c.channels >> n) for n in range(c.head_layers)]
         widths[0] = self.readout.out_channels if c.task_level == "graph" else c.channels
+        widths[0] += c.num_features
         self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, widths, widths[1:]))
         self.head = torch.nn.Linear(widths[-1], outputs)
         self.reset_parameters()
@@ -575,6 +611,15 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         for name, values in self.config.pick("target_mean", "target_std").items():
             buffer = None if values is None else self.head.weight.new_tensor(values)
             self.register_buffer(name, buffer, persistent=False)
+        c = self.config
+        if c.num_features:
+            counts = (0.0,) * c.fingerprint, (1.0,) * c.fingerprint
+            scales = tuple(1 / std if std else 0.0 for std in c.feature_std)
+            buffers = {"feature_shift": c.feature_mean + counts[0]}
+            buffers |= {"feature_scale": scales + counts[1]}
+            for name, values in buffers.items():
+                buffer = self.head.weight.new_tensor(values)
+                self.register_buffer(name, buffer, persistent=False)
 
     def forward(
         self,
@@ -652,14 +697,27 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     def score(self, batch: Data) -> Tensor:
         """Computes the output of the head, for a loss: standardised targets, or logits."""
         x = self.embed(batch)
+        if self.config.num_features:
+            x = torch.cat([x, self._features(batch, x)], dim=-1)
         for layer in self.head_hidden:
             x = functional.gelu(layer(x))
         out = self.head(x)
         multiclass = self.config.task == "multiclass"
         return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
 
+    def _features(self, batch: Data, x: Tensor) -> Tensor:
+        """Returns the standardised numbers of each graph, ``[B, F]``, for its vectors `x`."""
+        shape = [x.shape[0], self.config.num_features]
+        if "features" not in batch or list(batch.features.shape) != shape:
+            found = f"of shape {list(batch.features.shape)}" if "features" in batch else "missing"
+            raise ValueError(f"GraphSliceformer: features is {found}, expected {shape}")
+        scaled = (batch.features.to(x.dtype) - self.feature_shift) * self.feature_scale
+        columns = len(self.config.feature_columns)
+        scaled = torch.cat([scaled[:, :columns], scaled[:, columns:].asinh()], dim=-1)
+        return scaled.nan_to_num(0.0).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+
     def embed(self, batch: Data) -> Tensor:
-        """Computes the vector of each graph, or node, that the head reads."""
+        """Computes the vector of each graph, or node; the head reads it, and the features."""
         graphs, token = read_batch(batch), self.config.token
         num_nodes = graphs.features.shape[0]
         # On a CPU the rows stay packed; elsewhere, and in a compiled graph, they are padded here.

@@ -47,6 +47,7 @@ class PairBias:
         bias: Tensor,
         sets: PaddedSets,
         softmax: bool = True,
+        *,
         layers: Sequence[Tensor] = (),
         kind: str = "softmax",
     ) -> None:
@@ -449,7 +450,7 @@ class StructuralBias(Layer):
         self._check_shape("walks", walks, pairs, self.walk_length)
         added = self.walk_bias(walks, sets, token)
         if self.own_layers:
-            return PairBias(bias, sets, softmax, added, self.weights)
+            return PairBias(bias, sets, softmax, layers=added, kind=self.weights)
         return PairBias(bias + added[0], sets, softmax, kind=self.weights)
 
     def _check_memory(

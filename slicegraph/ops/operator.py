@@ -151,18 +151,25 @@ def _private(path: str) -> Any:
 # tell that a call is traced, seen by a dispatch mode, or transformed by functorch; without one of
 # them every call goes through torch's dispatcher. Without the fourth, which tells that forward mode
 # is on, every call records a gradient. Without the fifth, which tells that hooks see every tensor
-# that autograd keeps, `nn` does not use such hooks to keep less.
+# that autograd keeps, `nn` does not use such hooks to keep less. The sixth is the only check of
+# values that neither waits for a GPU nor breaks a compiled graph: without it, an unsorted batch is
+# not noticed there. Without the seventh, gradients are scaled one by one. Without the eighth, which
+# torch.export names for this, a model is exported with plain tensors only.
 PRIVATE_NAMES = (
     "_C._get_tracing_state",
     "_C._len_torch_dispatch_stack",
     "_C._functorch.peek_interpreter_stack",
     "autograd.forward_ad._current_level",
     "_C._autograd._top_saved_tensors_default_hooks",
+    "_assert_async",
+    "_foreach_mul_",
+    "utils._pytree",
 )
 _tracing_state, _dispatch_modes, _functorch_level = map(_private, PRIVATE_NAMES[:3])
 _knows_observers = None not in (_tracing_state, _dispatch_modes, _functorch_level)
 _knows_forward_mode = _private(PRIVATE_NAMES[3]) is not None
 _saving_hooks = _private(PRIVATE_NAMES[4])
+assert_async, multiply_each, pytree = map(_private, PRIVATE_NAMES[5:])
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -240,7 +247,8 @@ class Operator:
         self.kernel = getattr(torch.ops.slicegraph, f"{name}_kernel").default
         self.inlined: Any = None
         triton_op = getattr(torch.library, "triton_op", None)  # from torch 2.6 on
-        if inlined is not None and triton_op is not None:
+        # Without Triton, torch would log that it finds no kernels in the operator.
+        if inlined is not None and triton_op is not None and triton.INSTALLED:
             self.inlined = triton_op(f"slicegraph::{name}_triton", inlined, mutates_args=())
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:

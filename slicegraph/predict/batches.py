@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,9 +19,10 @@ from slicegraph.files import sha256_of
 from slicegraph.models.base import WEIGHTS_FILE, find_model, member_folders
 from slicegraph.predict.predictor import (
     MoleculePredictor,
+    Read,
+    RowReader,
     load_predictor,
     more_columns,
-    read_graphs,
 )
 from slicegraph.predict.table import CHUNK_ROWS, default_device, value_columns
 
@@ -43,6 +44,8 @@ class BatchPredictor:
         smiles: the column of the SMILES.
         batch_size: molecules computed at once; does not change the values.
         device: where a model that is given by path is put (default: a GPU if there is one).
+        features: numbers of the model's feature columns that batches do not have, the same for all
+            rows; the other feature columns are read from the batches.
 
     Example:
         >>> rows = ray.data.read_parquet("molecules")  # one model for each of 8 actors
@@ -60,7 +63,9 @@ class BatchPredictor:
         smiles: str = "smiles",
         batch_size: int = 256,
         device: str | None = None,
+        features: Mapping[str, float] | None = None,
     ) -> None:
+        self.features = dict(features or {})
         self.smiles, self.batch_size, self.device = smiles, batch_size, device
         given = isinstance(model, MoleculePredictor)
         self._path, self._model = None if given else str(model), model if given else None
@@ -91,9 +96,11 @@ class BatchPredictor:
 
     def __call__(self, batch: Any) -> Any:
         if isinstance(batch, dict):
-            return {**batch, **self.added(self._texts(batch, batch))}
+            return {**batch, **self.added(self._texts(batch, batch), self._numbers(batch, batch))}
         if isinstance(batch, pd.DataFrame):
-            return batch.assign(**self.added(self._texts(batch, batch.columns)))
+            columns = batch.columns
+            numbers = self._numbers(batch, columns)
+            return batch.assign(**self.added(self._texts(batch, columns), numbers))
         if hasattr(batch, "append_column"):  # of pyarrow, which may not be installed
             return self.on_arrow(batch)
         return map(self, batch)
@@ -104,7 +111,8 @@ class BatchPredictor:
 
         kinds = {"double": pa.float64(), "string": pa.string()}
         texts = self._texts(table, table.column_names).to_pylist()
-        for name, values in self.added(texts, careful).items():
+        numbers = self._numbers(table, table.column_names)
+        for name, values in self.added(texts, numbers, careful).items():
             own = pa.array(values, kinds[self.columns[name]], from_pandas=True)
             table = table.append_column(name, own)
         return table
@@ -119,15 +127,36 @@ class BatchPredictor:
                 raise ValueError(f"BatchPredictor: there is a column {name!r} already; rename it")
         return batch[self.smiles]
 
-    def added(self, texts: Iterable[Any], careful: bool = False) -> dict[str, np.ndarray]:
-        """Return the added columns for these SMILES, ``[N]`` each.
+    def _numbers(self, batch: Any, columns: Iterable[str]) -> dict[str, Any]:
+        """Return the numbers of the model's feature columns, NaN for what is not a number."""
+        found, known = {}, list(map(str, columns))
+        for name in self.model.config.feature_columns:
+            if name not in self.features and name not in known:
+                listed = ", ".join(known)
+                text = f"no column {name!r}, which the model needs (feature), there are {listed}"
+                raise ValueError(f"BatchPredictor: {text}")
+            values = self.features.get(name, None)
+            if values is None:
+                values = (
+                    batch[name].to_pylist() if hasattr(batch[name], "to_pylist") else batch[name]
+                )
+                values = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+            found[name] = values
+        return found
+
+    def added(
+        self, texts: Iterable[Any], numbers: Mapping[str, Any] | None = None, careful: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Return the added columns for these SMILES, ``[N]`` each, and numbers of their features.
 
         With `careful`, SMILES are read in processes of their own: a text that ends its process,
         because RDKit crashes, has an error.
         """
         rows = ["" if text is None or text != text else text for text in texts]
-        read = partial(read_graphs, steps=self.model.config.standardize)
-        graphs = run_halved(read, rows, lambda text: PROCESS_ENDED) if careful else read(rows)
+        reader = RowReader.of(self.model.config)
+        pairs = list(zip(rows, reader.numbers(numbers or None, len(rows)), strict=True))
+        read = partial(_read_pairs, reader)
+        graphs = run_halved(read, pairs, lambda pair: PROCESS_ENDED) if careful else read(pairs)
         values, errors, warnings, more = self.model.predict_graphs(graphs, self.batch_size)
         config, columns = self.model.config, list[np.ndarray]()
         for own in np.moveaxis(values, 1, 0).astype(np.float64):
@@ -148,6 +177,10 @@ class Counts(NamedTuple):
     rows: int
     errors: int
     warnings: int
+
+
+def _read_pairs(reader: RowReader, pairs: Sequence[tuple[Any, np.ndarray]]) -> list[Read]:
+    return [reader(*pair) for pair in pairs]
 
 
 class PartPredictor:

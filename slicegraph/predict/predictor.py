@@ -1,7 +1,9 @@
 """SMILES to values: a trained model that featurises its own input."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -10,12 +12,15 @@ import torch
 from torch_geometric.data import Data
 
 from slicegraph.data.batch import collate, collate_graphs
-from slicegraph.data.molecules import isotopes, remarks, standardize
+from slicegraph.data.descriptors import named_features, with_features
+from slicegraph.data.molecules import isotopes, isotopologue, remarks, standardize
 from slicegraph.data.smiles import (
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
     MoleculeGraph,
     SmilesError,
+    inchi_to_smiles,
+    is_inchi,
     read_smiles,
 )
 from slicegraph.data.store import MoleculeStore
@@ -24,6 +29,7 @@ from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.models.base import find_model, load, member_folders, save_members
 from slicegraph.nn.mixer import MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
+from slicegraph.predict.explain import SAMPLES, Explanations, Sample, explain_rows
 from slicegraph.predict.uncertainty import Calibration, Neighbours
 from slicegraph.registry import predictor_class
 from slicegraph.transforms import StructuralEncoding
@@ -43,6 +49,80 @@ class Predictions(NamedTuple):
     errors: list[str | None]
     warnings: list[str]
     more: dict[str, np.ndarray] = {}  # noqa: RUF012 (never changed)
+
+
+Read = MoleculeGraph | Sample | str  # what a model reads of a row, or why it cannot be read
+Numbers = Any  # a mapping or DataFrame of columns, or an array [N, columns]
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the molecule and the numbers of a row for a model; small when pickled."""
+
+    steps: tuple[str, ...]
+    columns: tuple[str, ...]
+    descriptors: tuple[str, ...]
+    counts: int
+
+    @classmethod
+    def of(cls, config: GraphSliceformerConfig, embed: bool = False) -> "RowReader":
+        """Return the reader of a model; with `embed`, of its encoder, which reads no numbers."""
+        if embed:
+            return cls(config.standardize, (), (), 0)
+        return cls(
+            config.standardize, config.feature_columns, config.descriptors, config.fingerprint
+        )
+
+    def __call__(self, text: object, numbers: Any, problem: str | None = None) -> Read:
+        """Read a row with these numbers ``[columns]``, or return why it cannot be read."""
+        graph = problem or read_graph(text, self.steps)
+        if isinstance(graph, str) or not (self.columns or self.descriptors or self.counts):
+            return graph
+        for name, value in zip(self.columns, numbers, strict=True):
+            if not math.isfinite(value):
+                return f"{name} has no value"
+        own = np.asarray(numbers, np.float32)
+        if self.descriptors or self.counts:
+            computed = named_features(self._stored(str(text)), self.descriptors, self.counts)
+            own = np.concatenate([own, computed])
+        return Sample(graph, own)
+
+    def _stored(self, text: str) -> str:
+        """Return the text that a store has of a molecule: standardised, with its isotopes."""
+        text = inchi_to_smiles(text) if is_inchi(text) else text
+        drawn = standardize(text, self.steps)
+        return isotopologue(text, self.steps) or drawn
+
+    def each(self, texts: Sequence[object], numbers: Numbers = None) -> list[Read]:
+        """Read several rows; `numbers` as `MoleculePredictor.predict` takes them."""
+        return list(map(self, texts, self.numbers(numbers, len(texts))))
+
+    def numbers(self, given: Numbers, rows: int) -> np.ndarray:
+        """Return the numbers of the columns, ``[rows, columns]``; raise if a column is missing."""
+        listed = ", ".join(map(repr, self.columns))
+        if given is None:
+            if self.columns:
+                raise ValueError(f"predict: the model needs features, the numbers of {listed}")
+            return np.empty((rows, 0))
+        if not self.columns:
+            raise ValueError("predict: features are given, and the model was trained without any")
+        if hasattr(given, "keys"):
+            for name in self.columns:
+                if name not in given:
+                    found = ", ".join(map(repr, given.keys()))
+                    raise ValueError(f"predict: features have no {name!r}, only {found}")
+            each = [
+                np.broadcast_to(np.asarray(given[name], np.float64), rows) for name in self.columns
+            ]
+            return np.stack(each, axis=1)
+        values = np.asarray(given, np.float64)
+        values = values.reshape(rows, -1) if values.ndim == 1 and len(self.columns) == 1 else values
+        if values.shape != (rows, len(self.columns)):
+            expected = f"[{rows}, {len(self.columns)}] for {listed}"
+            raise ValueError(
+                f"predict: features have shape {list(values.shape)}, expected {expected}"
+            )
+        return values
 
 
 class MoleculePredictor(GraphSliceformer):
@@ -106,6 +186,8 @@ class MoleculePredictor(GraphSliceformer):
         smiles: str | Iterable[str],
         batch_size: int = 256,
         on_error: Literal["raise", "nan"] = "raise",
+        *,
+        features: Numbers = None,
     ) -> np.ndarray:
         """Predict one value for each molecule, in the given order.
 
@@ -114,6 +196,9 @@ class MoleculePredictor(GraphSliceformer):
             batch_size: molecules computed at once; does not change the values.
             on_error: what to do with a text that is not a molecule: raise an error that names it,
                 or return NaN for it.
+            features: the numbers of ``config.feature_columns``, for a model that was trained with
+                any: a DataFrame or a mapping of these columns, each of ``N`` numbers or one number
+                for all molecules; or an array ``[N, columns]``. A gap (NaN) is an error of its row.
 
         Shapes:
             - output: ``[N]`` for one target, ``[N, targets]`` for several: values in the unit of
@@ -123,7 +208,7 @@ class MoleculePredictor(GraphSliceformer):
         if on_error not in ("raise", "nan"):
             raise ValueError(f"predict: on_error = {on_error!r}, expected 'raise' or 'nan'")
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
-        found = self.predict_rows(texts, batch_size)
+        found = self.predict_rows(texts, batch_size, features=features)
         if on_error == "raise":
             _raise_first("predict", texts, found.errors)
         return found.values[:, 0] if self.config.num_targets == 1 else found.values
@@ -134,6 +219,8 @@ class MoleculePredictor(GraphSliceformer):
         level: float = 0.9,
         batch_size: int = 256,
         on_error: Literal["raise", "nan"] = "raise",
+        *,
+        features: Numbers = None,
     ) -> np.ndarray:
         """Compute conformal intervals, which have the true value with this probability.
 
@@ -141,7 +228,7 @@ class MoleculePredictor(GraphSliceformer):
         and trainings: :meth:`slicegraph.predict.uncertainty.Calibration.intervals`.
 
         Args:
-            smiles, batch_size, on_error: as in :meth:`predict`.
+            smiles, batch_size, on_error, features: as in :meth:`predict`.
             level: the probability.
 
         Shapes:
@@ -154,7 +241,7 @@ class MoleculePredictor(GraphSliceformer):
         """
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
         calibration = self._calibration()
-        graphs = read_graphs(texts, self.config.standardize)
+        graphs = RowReader.of(self.config).each(texts, features)
         found, errors, _, _ = self._graph_rows(graphs, batch_size, self._predict)
         if on_error == "raise":
             _raise_first("predict_interval", texts, errors)
@@ -197,6 +284,8 @@ class MoleculePredictor(GraphSliceformer):
             smiles: one SMILES or several; or a PyG batch, as for any ``GraphSliceformer``.
             batch_size, on_error: as in :meth:`predict`.
 
+        The vector is that of the encoder: the numbers of a model with ``features`` are not in it.
+
         Shapes:
             - output: ``[N, channels]``, for the readout ``"quantiles"`` ``[N, quantiles *
               channels]``; a tensor with gradients for a PyG batch, else a numpy array. The vectors
@@ -217,6 +306,54 @@ class MoleculePredictor(GraphSliceformer):
             _raise_first("embed", texts, found.errors)
         return found.values
 
+    def explain(
+        self,
+        smiles: str | Iterable[str],
+        targets: str | Iterable[str] | None = None,
+        samples: int = SAMPLES,
+        seed: int = 0,
+        batch_size: int = 256,
+        features: Numbers = None,
+    ) -> Explanations:
+        """Compute the contribution of every atom to the prediction of each molecule and target.
+
+        The contributions are Shapley values and add up to the prediction minus a baseline, the
+        mean of the training labels: see :mod:`slicegraph.predict.explain`. For classes they are
+        of the log-odds of class 1 or, of several classes, of the predicted class.
+
+        Args:
+            smiles: one SMILES or several.
+            targets: names of targets (default: all).
+            samples: how many orders of the atoms are taken, an even number; more are slower and
+                more accurate. Molecules of few atoms have all orders.
+            seed: of the orders.
+            batch_size, features: as in :meth:`predict`. All parts of a molecule keep its numbers.
+
+        Returns:
+            A list of :class:`~slicegraph.predict.Explanation`, molecule by molecule. In a notebook
+            it shows the molecules with coloured atoms; ``table()`` is a row for each atom.
+
+        Example:
+            >>> found = slicegraph.load("runs/mini").explain("CCO")[0]
+            >>> found.contributions.sum() + found.baseline == found.prediction
+            >>> Path("CCO.svg").write_text(found.draw())
+        """
+        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        names = [targets] if isinstance(targets, str) else targets
+        chosen = None if names is None else list(names)
+        found, numbers = Explanations(), None
+        if self.config.num_features or features is not None:
+            read = RowReader.of(self.config).each(texts, features)
+            if bad := [row if isinstance(row, str) else None for row in read]:
+                _raise_first("explain", texts, bad)
+            numbers = [row.features if isinstance(row, Sample) else None for row in read]
+        options = (chosen, samples, seed, batch_size, numbers)
+        for number, one in enumerate(explain_rows(self, texts, *options)):
+            if isinstance(one, str):
+                raise ValueError(f"explain: smiles[{number}] = {texts[number]!r}: {one}")
+            found += one
+        return found
+
     @property
     def embedding_channels(self) -> int:
         """The length of the vectors of :meth:`embed`; those of an ensemble are joined."""
@@ -228,6 +365,7 @@ class MoleculePredictor(GraphSliceformer):
         batch_size: int = 256,
         interval: float | None = None,
         near: bool = False,
+        features: Numbers = None,
     ) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule.
 
@@ -236,18 +374,18 @@ class MoleculePredictor(GraphSliceformer):
         classes ``<target>_calibrated`` probabilities and the ``<target>_set`` of classes. With
         `near`, ``nearest_train_similarity``, ``nearest_train_molecule`` and ``outside_domain``.
         """
-        graphs = read_graphs(smiles, self.config.standardize)
+        graphs = RowReader.of(self.config).each(smiles, features)
         found = self.predict_graphs(graphs, batch_size, interval)
         more = found.more | (self.near_columns(smiles) if near else {})
         return found._replace(warnings=add_isotopes(found.warnings, smiles), more=more)
 
     def predict_graphs(
         self,
-        graphs: Sequence[MoleculeGraph | str],
+        graphs: Sequence[Read],
         batch_size: int = 256,
         interval: float | None = None,
     ) -> Predictions:
-        """As `predict_rows`, for the results of `read_graph`."""
+        """As `predict_rows`, for the results of `RowReader`."""
         found = self._graph_rows(graphs, batch_size, self._predict)
         more = self._more_columns(found.values, interval)
         return found._replace(values=found.values.mean(1), more=more)
@@ -285,6 +423,15 @@ class MoleculePredictor(GraphSliceformer):
             more |= added | {f"{name}_set": np.array(texts, object)}
         return more
 
+    def check_extras(self, interval: float | None = None, near: bool = False) -> None:
+        """Raise if `predict_rows` cannot compute these columns."""
+        graphs = [RowReader.of(self.config, embed=True)("C", ())]
+        if (size := self.config.num_features) and not isinstance(graphs[0], str | Sample):
+            graphs = [Sample(graphs[0], np.full(size, np.nan, np.float32))]
+        self.predict_graphs(graphs, interval=interval)
+        if near:
+            self.near_columns(["C"])
+
     def near_columns(self, smiles: Sequence[str]) -> dict[str, np.ndarray]:
         """The columns of the nearest training molecule of each molecule."""
         near = self.nearest(smiles)
@@ -292,23 +439,25 @@ class MoleculePredictor(GraphSliceformer):
         columns = (near.similarity, np.array(near.molecules, object), np.array(flags, object))
         return dict(zip(NEAR_COLUMNS, columns, strict=True))
 
-    def embed_graphs(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
-    ) -> Predictions:
+    def embed_graphs(self, graphs: Sequence[Read], batch_size: int = 256) -> Predictions:
         """The vectors of `embed`, ``[N, C]``, for the results of `read_graph`."""
         return self._graph_rows(graphs, batch_size, self._embed)
 
-    def _graph_rows(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int, compute: Callable
-    ) -> Predictions:
+    def _graph_rows(self, rows: Sequence[Read], batch_size: int, compute: Callable) -> Predictions:
         self.check_features(OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+        graphs = [row.graph if isinstance(row, Sample) else row for row in rows]
         errors = [graph if isinstance(graph, str) else None for graph in graphs]
         good = [graph for graph in graphs if not isinstance(graph, str)]
-        found = compute(
-            np.array([len(graph.atoms) for graph in good], dtype=np.int64),
-            batch_size,
-            lambda chosen: collate_graphs([good[i] for i in chosen]),
-        )
+        numbers = [row.features for row in rows if isinstance(row, Sample)]
+
+        def make(chosen: np.ndarray) -> Data:
+            batch = collate_graphs([good[i] for i in chosen])
+            if numbers:
+                batch.features = torch.from_numpy(np.stack([numbers[i] for i in chosen]))
+            return batch
+
+        sizes = np.array([len(graph.atoms) for graph in good], dtype=np.int64)
+        found = compute(sizes, batch_size, make)
         dtype = np.float64 if self.head.weight.dtype == torch.float64 else np.float32
         values = np.full((len(graphs), *found.shape[1:]), np.nan, dtype)
         values[[error is None for error in errors]] = found
@@ -325,6 +474,12 @@ class MoleculePredictor(GraphSliceformer):
     def predict_members(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
         """As `predict_store`, by each model: ``[N, models, targets]`` or with classes."""
         self.check_features(store.meta["atom_vocabulary"], store.meta["bond_vocabulary"])
+        config, own = self.config, store.numbers("columns")
+        if (0 if own is None else own.shape[1]) != len(config.feature_columns):
+            listed = ", ".join(map(repr, config.feature_columns))
+            raise ValueError(f"predict: the model needs the features {listed} of the data")
+        if config.descriptors or config.fingerprint:
+            store = with_features(store, config.descriptors, config.fingerprint)
         return self._predict(
             store.num_atoms, batch_size, lambda chosen: collate(store, chosen, encode=None)
         )

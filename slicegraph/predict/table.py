@@ -5,10 +5,11 @@ The processes of a distributed run share the work; the first has all results in 
 
 import csv
 import io
+import math
 import os
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -20,6 +21,7 @@ import torch
 from torch import distributed
 from tqdm import tqdm
 
+from slicegraph.data.columns import number_formats, read_number
 from slicegraph.data.pool import PROCESS_ENDED, ordered_map, run_halved
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.table import FORMULAS, Chunk, Row, TableSource, cut, open_table, printable
@@ -27,6 +29,8 @@ from slicegraph.models import GraphSliceformerConfig
 from slicegraph.predict.predictor import (
     MoleculePredictor,
     Predictions,
+    Read,
+    RowReader,
     add_isotopes,
     read_graph,
     target_labels,
@@ -192,10 +196,61 @@ def open_whole(path: str | Path, smiles: str | None = None) -> WholeTable:
     return WholeTable(open_table(path, first.smiles, others), first.columns, place)
 
 
+class RowNumbers:
+    """Reads the numbers that a model needs from the rows of a table; small when pickled.
+
+    Args:
+        table: the table, which must have the columns.
+        path: its file.
+        names: the columns of the model.
+        given: numbers of columns that the table does not have, the same for all rows.
+    """
+
+    def __init__(
+        self,
+        table: WholeTable,
+        path: str | Path,
+        names: Sequence[str],
+        given: Mapping[str, float] | None = None,
+    ) -> None:
+        given = given or {}
+        others = table.columns[: table.place] + table.columns[table.place + 1 :]
+        for name in given:
+            if name not in names:
+                raise ValueError(f"the model has no feature {name!r}: {_listed(names)}")
+            if name in table.columns:
+                raise ValueError(f"{Path(path).name!r} has a column {name!r}; leave out its number")
+        for name in (name for name in names if name not in given):
+            if name not in others:
+                columns = _listed(table.columns)
+                needs = f"has no column {name!r}, which the model needs (feature); there are"
+                raise ValueError(f"{Path(path).name!r} {needs} {columns}")
+        self.names, self.given = tuple(names), dict(given)
+        self.places = {name: others.index(name) for name in names if name not in given}
+        self.formats = number_formats(path, [*self.places])
+
+    def __call__(self, row: Row) -> tuple[list[float], str | None]:
+        """Return the numbers of a row, and the problem of the row if there is one."""
+        numbers, problem = [], row.problem
+        for name in self.names:
+            if name in self.given or problem:
+                numbers.append(self.given.get(name, math.nan))
+                continue
+            value, reason = read_number(row.labels[self.places[name]], name, self.formats[name])
+            numbers.append(value)
+            problem = problem or reason or None
+        return numbers, problem
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
 def predicted_rows(
     model: MoleculePredictor,
     table: WholeTable,
     *,
+    numbers: RowNumbers | None = None,
     batch_size: int = 256,
     workers: int = 1,
     rank: Rank = ALONE,
@@ -211,8 +266,12 @@ def predicted_rows(
     In a distributed run every process predicts its share of the chunks; the first process yields
     all predictions, the others yield nothing but must be exhausted. ``workers`` processes read
     SMILES; 1 means this process. A row that ends its worker has an error, the others are predicted.
+    `numbers` reads the columns of a model with features.
     """
-    read_rows = partial(_read_rows, steps=model.config.standardize)
+    read_rows: Any = partial(_read_rows, steps=model.config.standardize)
+    if not embed and model.config.num_features:
+        reader = RowReader.of(model.config)
+        read_rows = partial(_read_samples, reader=reader, numbers=numbers)
     alone = partial(run_halved, read_rows, died=lambda row: PROCESS_ENDED)
     compute = model.embed_graphs if embed else partial(model.predict_graphs, interval=interval)
 
@@ -287,6 +346,14 @@ def compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _read_rows(rows: Sequence[Row], steps: Sequence[str] = ()) -> list[MoleculeGraph | str]:
     return [row.problem or read_graph(row.text, steps) for row in rows]
+
+
+def _read_samples(rows: Sequence[Row], reader: RowReader, numbers: RowNumbers | None) -> list[Read]:
+    found = []
+    for row in rows:
+        values, problem = ([], row.problem) if numbers is None else numbers(row)
+        found.append(reader(row.text, values, problem))
+    return found
 
 
 def _csv(rows: Iterable[Sequence[object]], delimiter: str = ",") -> bytes:

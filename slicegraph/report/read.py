@@ -145,6 +145,25 @@ def read_log(path: Path) -> pd.DataFrame:
     return table.groupby(table.pop("epoch") + 1).last()
 
 
+# SMILES and contributions of the atoms of a molecule, by target and row number of the source.
+Contributions = dict[tuple[str, str], tuple[str, list[float]]]
+
+
+def read_contributions(path: Path) -> Contributions:
+    """Read the contributions of the atoms, a row for each atom."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    found: Contributions = {}
+    for row in rows:
+        if missing := {"row", "smiles", "target", "contribution"} - {
+            k for k, v in row.items() if v
+        }:
+            raise ValueError(f"{path.name} has a row without {', '.join(sorted(missing))}")
+        _, values = found.setdefault((row["target"], row["row"]), (row["smiles"], []))
+        values.append(float(row["contribution"]))
+    return found
+
+
 @dataclass
 class RunRecord:
     """Content of a run folder."""
@@ -155,6 +174,7 @@ class RunRecord:
     metrics: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)  # data.json, with dotted names
     bad_batch: dict[str, Any] = field(default_factory=dict)  # only if a loss was not finite
+    contributions: Contributions = field(default_factory=dict)  # of some molecules of test
     command: str = ""
     log: pd.DataFrame = field(default_factory=pd.DataFrame)  # log.csv by epoch, from 1
     logs: dict[str, pd.DataFrame] = field(default_factory=dict)  # of each model, if several
@@ -263,6 +283,8 @@ def read_run(folder: str | Path) -> RunRecord:
     run.metric = metric.upper() if metric in ("mae", "rmse", "ap") else metric
     if (folder / "bad_batch.json").exists():
         run.bad_batch = read("bad_batch.json", _mapping, {})
+    if (folder / "contributions.csv").exists():
+        run.contributions = read("contributions.csv", read_contributions, {})
     tables = sorted((folder / "predictions").glob("*.csv"))
     if not tables:
         run.problems.append("There are no prediction tables (predictions/*.csv).")

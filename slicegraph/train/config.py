@@ -24,8 +24,9 @@ _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
 }
 TABLE_ONLY = (
     *("smiles", "targets", "split", "fractions", "split_seed", "folds", "fold", "task", "metric"),
-    *("standardize", "replicates", "censored", "allow_rejected", "weight_column"),
+    *("standardize", "replicates", "censored", "allow_rejected", "features", "weight_column"),
 )
+COMPUTED_FEATURES = ("rdkit", "morgan")  # for any data set of molecules
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
 _MOLECULES_ONLY += ("train_splits", "class_balance", "log_target", "repeats", "ensemble")
 PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
@@ -119,6 +120,9 @@ class TrainConfig:
     )
     allow_rejected: float | None = _data(
         "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
+    )
+    features: tuple[str, ...] | None = _data(
+        "numbers that the head reads, too: csv: columns such as pH; and rdkit, morgan, computed"
     )
     weight_column: str | None = _data(
         "csv: column of the weight of each row in the training loss (default: none)"
@@ -305,6 +309,8 @@ def _check(config: TrainConfig) -> None:
     if config.examples is not None:
         raise ValueError("train: examples is for a task by name, such as listops")
     for name in () if config.is_table else (*TABLE_ONLY, "repeats"):
+        if name == "features" and set(config.features or ()) <= set(COMPUTED_FEATURES):
+            continue
         if getattr(config, name) is not None:
             raise ValueError(f"train: {name} is for a file of your own, data = {FILE_PREFIX}PATH")
 

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from slicegraph.models import GraphSliceformer
 from slicegraph.models.base import CONFIG_FILE, load, read_config
+from slicegraph.ops.operator import multiply_each
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
@@ -26,7 +27,8 @@ from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
     *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
-    *("task_level", "log_target"),
+    *("task_level", "log_target", "head_layers", "feature_columns", "descriptors", "fingerprint"),
+    *("feature_mean", "feature_std"),
 )
 
 
@@ -234,7 +236,7 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
             tensor.copy_(weights[name])
         else:
             drawn.append(name)
-    if not all("head." in name for name in drawn):
+    if not all("head." in name or "head_hidden." in name for name in drawn):
         differ = {
             name: f"{name}: {before[name]!r:.40} in it, {now!r:.40} here"
             for name, now in asdict(model.config).items()
@@ -419,8 +421,8 @@ class LabelMean:
             return
         factor = first / total.clamp(min=1)
         gradients = [p.grad for p in parameters if p.grad is not None]
-        if hasattr(torch, "_foreach_mul_"):  # one launch, not one for each
-            torch._foreach_mul_(gradients, factor)
+        if multiply_each is not None:  # one launch, not one for each
+            multiply_each(gradients, factor)
             return
         for gradient in gradients:
             gradient.mul_(factor.to(gradient.dtype))

@@ -12,10 +12,13 @@ from slicegraph import __version__
 from slicegraph.data.molecules import fingerprints, morgan_counts
 from slicegraph.metrics import TITLES, all_metrics, counted, number
 from slicegraph.models.base import card_text, versions
+from slicegraph.predict.explain import atom_rows, explain_rows
 from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, nearest, packed
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning
+MOST_EXPLAINED = 10  # molecules with the largest errors, and as many with the smallest
+_EXPLAINED_TARGETS, _EXPLAIN_SAMPLES, _EXPLAIN_SECONDS = 3, 16, 30.0
 _KEYS = {"ap": "prauc", "acc": "accuracy"}  # metrics whose names differ in `all_metrics`
 _LONGER = "train longer (more epochs), or check the labels and the split"
 
@@ -177,6 +180,9 @@ def _forest(dataset: Any, test: Any) -> dict[str, Any]:
     if not store.smiles(int(train[0])):
         return {"reason": "the data set has no SMILES"}
     inputs = [morgan_counts(store.smiles(int(i)) for i in own) for own in (train, positions)]
+    if store.numbers("columns") is not None:
+        numbers = [store[own].numbers("columns") for own in (train, positions)]
+        inputs = [np.concatenate(pair, axis=1) for pair in zip(inputs, numbers, strict=True)]
     labels = dataset.labels(train)
     kind = RandomForestRegressor if task.kind == "regression" else RandomForestClassifier
     share = 0.1 if task.kind == "regression" else "sqrt"
@@ -398,6 +404,7 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "fractions",
         "replicates",
         "censored",
+        "features",
         "weight_column",
         "class_balance",
         "log_target",
@@ -422,6 +429,46 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "warnings": metrics["warnings"],
         "scores": {split: metrics["splits"].get(split, {}) for split in ("valid", "test")},
     }
+
+
+def extremes(test: Scored, targets: int) -> np.ndarray:
+    """Return the places of the molecules with the largest and the smallest errors of each of the
+    first targets, the largest first."""
+    errors = np.abs(test.values - test.labels).astype(np.float64)
+    if test.chances is not None:
+        errors = np.where(np.isnan(errors), np.nan, errors != 0)
+    found: dict[int, None] = {}
+    for column in errors[:, :targets].T:
+        known = np.flatnonzero(~np.isnan(column))
+        order = known[np.argsort(-column[known], kind="stable")].tolist()
+        last = max(MOST_EXPLAINED, len(order) - MOST_EXPLAINED)
+        found |= dict.fromkeys([*order[:MOST_EXPLAINED], *order[last:]])
+    return np.array(list(found), dtype=np.int64)
+
+
+def contributions(
+    model: Any, dataset: Any, test: Scored, seconds: float = _EXPLAIN_SECONDS
+) -> list[list[Any]]:
+    """Return the rows of contributions.csv, of the molecules whose errors are largest or smallest.
+
+    Explaining takes hundreds of predictions a molecule; after so many seconds the rest is left out.
+    """
+    places = extremes(test, _EXPLAINED_TARGETS)
+    names = list(dataset.task.target_names[:_EXPLAINED_TARGETS])
+    molecules = list(dataset.rows(dataset.splits["test"][places]))
+    row, smiles = map(dataset.columns.index, ("row", "smiles"))
+    began, rows = time.perf_counter(), list[list[Any]]()
+    numbers = None
+    if model.config.num_features:
+        numbers = list(dataset.store[dataset.splits["test"][places]].features)
+    texts = [one[smiles] for one in molecules]
+    each = explain_rows(model, texts, names, _EXPLAIN_SAMPLES, numbers=numbers)
+    for one, found in zip(molecules, each, strict=False):
+        if not isinstance(found, str):
+            rows += [line for target in found for line in atom_rows(one[row], target)]
+        if time.perf_counter() - began > seconds:
+            break
+    return rows
 
 
 def class_names(dataset: Any) -> list[str]:

@@ -19,6 +19,8 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from slicegraph import __version__
 from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.predict import load_predictor
+from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.registry import task_domain
 from slicegraph.train import callbacks, machine, results
 from slicegraph.train import data as molecules
@@ -262,6 +264,12 @@ def _write_results(
         for split in (split for split in evaluations if split != "train"):
             one = evaluations[split]
             folder.write_predictions(dataset, split, one.values, one.chances)
+        if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
+            device = trainer.strategy.root_device
+            model = load_predictor(folder.path / "model", device)
+            scored = results.Scored(found.labels, found.values, found.chances)
+            rows = results.contributions(model, data.dataset, scored)
+            folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)

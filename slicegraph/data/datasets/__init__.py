@@ -50,8 +50,9 @@ def load_dataset(
             "rocauc", "ap" or "acc" (default: that of the task); ``standardize``: steps of
             :data:`slicegraph.data.molecules.STEPS`; ``replicates``: "keep", "mean" or "median";
             ``censored``: "drop", "value" or "loss" for values such as ">10" (default: an error);
-            ``allow_rejected``: the share of rows that may be unusable; ``weight_column``: the
-            column of the weights of the rows; ``class_names`` in the order of a trained model.
+            ``allow_rejected``: the share of rows that may be unusable; ``features``: columns of
+            numbers that the head reads, too; ``weight_column``: that of the weights of the rows;
+            ``class_names`` in the order of a trained model.
 
     Example:
         >>> mini = load_dataset("mini")

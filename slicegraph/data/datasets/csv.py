@@ -76,6 +76,7 @@ class CsvSource(Source):
         censored: str = "stop",
         allow_rejected: float = 0.05,
         class_names: Sequence[str] = (),
+        features: Sequence[str] = (),
         weight_column: str | None = None,
     ) -> None:
         self.name, self.path = name, Path(name.removeprefix(PREFIX)).expanduser()
@@ -93,12 +94,16 @@ class CsvSource(Source):
         self.standardize, self._replicates = molecules.check_steps(standardize), replicates
         self._censored, self._allowed = censored, allow_rejected
         self._class_names, self._weight_column = tuple(class_names), weight_column
+        self._features = tuple(dict.fromkeys(features))
         self.profile = columns.profile_table(self.path, smiles)
         self.smiles = self.profile.smiles
         given = None if targets is None else _targets(targets, self.profile)
         self._guessed = given is None
         command = f"slicegraph train --data {shlex.quote(name)}"
         self.labels = columns.choose_targets(self.profile, given, command)
+        for name in self._features:
+            if name in self.labels:
+                raise ValueError(f"{self.name}: {name!r} is a target and a feature; choose one")
         self.formats = {target: self._format(target) for target in self.labels}
         self.notes, self.warnings = list(self.profile.notes), list(self.profile.warnings)
         formats = [form.to_dict() for form in self.formats.values()]
@@ -158,13 +163,16 @@ class CsvSource(Source):
         split, parts, left_out = self._parts(store, usable, keys, task)
         left_out += _unused(store, np.flatnonzero(~labelled), "a limit (--censored drop)") + lost
         self._check_share(store, rejected + left_out)
-        conflicts = count_conflicts(keys, measured)
+        alike = _with_conditions(keys, store)  # the same molecule under the same conditions
+        conflicts = count_conflicts(alike, measured)
         parts, store = self._merged(store, parts, task)
+        self._check_constant(store, parts)
         made: Any = {"keys": keys, "standardize": self.standardize, "split": split}
         dataset = MoleculeDataset(self.name, store, parts, task, task.evaluator(), **made)
         summary = summarize(
             dataset,
             keys=keys,
+            alike=alike,
             rows=len(store) + store.meta["rejected"],
             rejected=rejected + left_out,
             notes=self.notes,
@@ -335,10 +343,10 @@ class CsvSource(Source):
     ) -> tuple[splits.Splits, MoleculeStore]:
         """Return parts and store with replicates merged, if asked for.
 
-        Replicates are rows of one molecule, stereochemistry and salt included, in one part. The
-        first keeps the mean or median of the measured labels, for classes the most frequent one. If
-        there are only limits, it keeps the strictest, and none if they go both ways. Its weight is
-        the mean of theirs.
+        Replicates are rows of one molecule, stereochemistry and salt included, in one part and with
+        the same features. The first keeps the mean or median of the measured labels, for classes
+        the most frequent one. If there are only limits, it keeps the strictest, and none if they go
+        both ways. Its weight is the mean of theirs.
         """
         if self._replicates == "keep":
             return parts, store
@@ -346,6 +354,7 @@ class CsvSource(Source):
         bounds = None if bounds is None else np.array(bounds)
         weights = None if weights is None else np.array(weights)
         exact = self._keys("exact_keys.npy", molecules.exact_keys, store)
+        exact = _with_conditions(exact, store)
         merge: Any = {"mean": np.mean, "median": np.median}[self._replicates]
         merge = merge if task.kind == "regression" else None
         kept, merged, unclear = {}, 0, 0
@@ -378,19 +387,43 @@ class CsvSource(Source):
         return kept, store if weights is None else store.with_weights(weights)
 
     def _with_numbers(self, store: MoleculeStore) -> tuple[MoleculeStore, dict[int, str]]:
-        """Return the store with the weights of its rows; and why rows have none, by position."""
+        """Return the store with the features and the weights of its rows; and why rows lack one.
+
+        The reasons are those of positions in the store.
+        """
         lacking: dict[int, str] = {}
-        if (name := self._weight_column) is None:
+        rows = store.rows.tolist()
+        found = []
+        for name in self._features:
+            values, reasons = columns.read_numbers(self.path, self.profile, name)
+            found.append(values[store.rows])
+            lacking = {i: reasons[row] for i, row in enumerate(rows) if row in reasons} | lacking
+        if found:
+            store = store.with_features(np.stack(found, axis=1))
+            listed = ", ".join(map(repr, self._features))
+            self.notes.append(f"features of the rows: {listed}; a row without one is rejected")
+        if self._weight_column is None:
             return store, lacking
+        name = self._weight_column
         values, reasons = columns.read_numbers(self.path, self.profile, name)
         weights = values[store.rows]
         for position in np.flatnonzero(weights < 0):
             reasons[int(store.rows[position])] = f"{name} = {weights[position]:g} is below 0"
-        lacking |= {i: reasons[row] for i, row in enumerate(store.rows.tolist()) if row in reasons}
+        lacking = {i: reasons[row] for i, row in enumerate(rows) if row in reasons} | lacking
         zeros = int((weights == 0).sum())
         none = f", {zeros:,} of them 0: these rows are scored and not trained on" if zeros else ""
         self.notes.append(f"weights of the rows from {name!r}{none}")
         return store.with_weights(np.where(weights >= 0, weights, 0)), lacking
+
+    def _check_constant(self, store: MoleculeStore, parts: splits.Splits) -> None:
+        if self._features and len(train := parts.get("train", ())):
+            values: Any = store[train].numbers("columns")
+            for name, column in zip(self._features, values.T, strict=True):
+                if column.min() == column.max():
+                    text = (
+                        f"feature {name!r} is {column[0]:g} in every training row: it is not used"
+                    )
+                    self.warnings.append(text)
 
     def _parts(
         self, store: MoleculeStore, positions: np.ndarray, keys: np.ndarray, task: Task
@@ -427,6 +460,18 @@ class CsvSource(Source):
         parts = {name: positions[part] for name, part in found.parts.items()}
         left_out = _unused(store, positions[found.left_out], f"left out by split {chosen}")
         return f"{chosen}, seed {self._seed}{number}", parts, left_out
+
+
+def _with_conditions(keys: np.ndarray, store: MoleculeStore) -> np.ndarray:
+    """Return keys that also differ where the features of the rows in the table do."""
+    if (values := store.numbers("columns")) is None:
+        return keys
+    rows = zip(keys.tolist(), np.ascontiguousarray(values), strict=True)
+    digests = (
+        hashlib.blake2b(f"{key} ".encode() + own.tobytes(), digest_size=8).digest()
+        for key, own in rows
+    )
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
 def _unused(
