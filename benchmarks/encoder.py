@@ -53,8 +53,8 @@ from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig, preset
 from slicegraph.nn.bias import PairBias
 from slicegraph.ops import edge_sum, gather_sum, reference
-from slicegraph.ops.dropout import dropout
 from slicegraph.ops.operator import fused
+from slicegraph.ops.pairs import dropout
 from slicegraph.ops.sort import sort_columns
 from slicegraph.train.machine import freed_memory_kept
 from slicegraph.transforms import StructuralEncoding

@@ -7,7 +7,7 @@ file in the folder of the runs.
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,22 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Data
 
-from slicegraph.data.datasets import qm9
+from slicegraph.data.datasets import source
 from slicegraph.data.smiles import SmilesError, read_smiles
 from slicegraph.data.splits import random_split
 from slicegraph.metrics import Evaluator, counted, evaluator
+from slicegraph.models.graph import pair_rows
+from slicegraph.ops.paths import random_walks
 from slicegraph.transforms import RingNodes
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """One split in memory: graph ``g`` has nodes ``ptr[g]`` and edges ``edge_ptr[g]`` onwards."""
+    """One split in memory: graph ``g`` has nodes ``ptr[g]`` and edges ``edge_ptr[g]`` onwards.
+
+    ``walks`` ``[T, K]``, if they were computed, are the probabilities that a random walk of 1, 2,
+    ... steps leads from a node back to itself (RWSE).
+    """
 
     x: np.ndarray
     edge_index: np.ndarray
@@ -36,6 +42,7 @@ class Graphs:
     ptr: np.ndarray
     edge_ptr: np.ndarray
     y: np.ndarray
+    walks: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -56,10 +63,21 @@ class Graphs:
             y=torch.from_numpy(self.y[chosen]),
             ptr=torch.from_numpy(ptr),
         )
+        if self.walks is not None:
+            data.random_walk_pe = torch.from_numpy(self.walks[nodes])
         return data if encode is None else encode(data)
 
+    def with_walks(self, steps: int) -> "Graphs":
+        """Return the same graphs with the walks of up to so many steps."""
+        found = [np.empty((0, steps), dtype=np.float32)]
+        for part in self.parts(range(len(self)), MOST_WALKED):
+            data = self.batch(part, None)
+            walks = random_walks(data.edge_index, data.ptr, steps + 1)
+            found.append(walks[pair_rows(data.ptr, len(data.x)), 1:].numpy())
+        return replace(self, walks=np.concatenate(found))
+
     def with_rings(self, rings: RingNodes) -> "Graphs":
-        """Return the same graphs with a node for each of their rings."""
+        """Return the same graphs with a node for each of their rings, before walks are added."""
         found = [rings(self.graph(number)) for number in range(len(self))]
         arrays = {
             "x": torch.cat([data.x for data in found]),
@@ -112,6 +130,9 @@ def _rows(ptr: np.ndarray, chosen: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(new[-1]) + (ptr[chosen] - new[:-1]).repeat(counts), new
 
 
+MOST_WALKED = 100_000
+"""The pairs of nodes whose walks are in memory at a time."""
+
 Splits = dict[str, Graphs]
 _ARRAYS = ("x", "edge_index", "edge_attr", "num_nodes", "num_edges", "y")
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "test": "test"}
@@ -150,25 +171,25 @@ def read_gaps(folder: Path, cache: Path) -> Splits:
     The split is random, 110,000 / 10,000 / 10,831 molecules with the seed 0, and equals that of
     `slicegraph train --data qm9-gap`.
     """
-    given = all((folder / part).is_file() for part in qm9.PARTS)
-    found = folder if given else qm9.qm9_folder()
+    given = all((folder / part).is_file() for part in source.PARTS)
+    found = folder if given else source.qm9_folder()
     if found is None:
         raise ValueError(
-            f"{folder} does not have {', '.join(qm9.PARTS)}, and qm9pack is not installed; "
+            f"{folder} does not have {', '.join(source.PARTS)}, and qm9pack is not installed; "
             "pip install 'slicegraph[qm9]', or name its folder `data` by --data-folder"
         )
 
     def convert() -> dict[str, np.ndarray]:
-        table, sizes = qm9.read_qm9(found), qm9.SPLIT_SIZES
+        table, sizes = source.read_qm9(found), source.SPLIT_SIZES
         if len(table) != sum(sizes):
             raise ValueError(f"{found} has {len(table)} molecules, expected {sum(sizes)}")
         split = np.empty(len(table), dtype="<U5")
         for name, rows in random_split(len(table), [n / len(table) for n in sizes]).items():
             split[rows] = name
-        gaps = table[["gap_hartree"]].to_numpy() * qm9.HARTREE_IN_EV
+        gaps = table[["gap_hartree"]].to_numpy() * source.HARTREE_IN_EV
         return _from_smiles(table["smiles"], gaps, split)
 
-    return _load(_cached(cache, [found / part for part in qm9.PARTS], convert))
+    return _load(_cached(cache, [found / part for part in source.PARTS], convert))
 
 
 def _from_smiles(texts: Iterable[str], y: np.ndarray, split: Any) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pandas as pd
 
-from slicegraph.data.datasets.qm9 import PARTS, SPLIT_SIZES, read_qm9, shipped_folder
+from slicegraph.data.datasets.source import PARTS, SPLIT_SIZES, read_qm9, shipped_folder
 from slicegraph.data.splits import random_split
 
 

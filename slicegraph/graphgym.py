@@ -33,8 +33,8 @@ from torch_geometric.utils import degree
 from slicegraph.models.graph import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.nn.conv import GPSLayer, SliceSortConv
 from slicegraph.nn.embedding import GraphEmbedding
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.readout import GraphReadout, SliceSortAggregation
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.vocabulary import OGB_ATOMS
 
 __all__ = [

@@ -118,6 +118,11 @@ def test_layers_models_and_transforms_run_on_the_core_alone(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_without_triton_an_import_prints_nothing(tmp_path):
+    done = run("HIDDEN.add('triton')\nimport slicegraph.nn", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 # Prints the error of each attempt, and the status and output of each command, as JSON.
 ATTEMPT = """
 import contextlib, importlib, io, json, sys, warnings

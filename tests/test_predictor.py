@@ -19,7 +19,7 @@ from slicegraph.data.smiles import featurize, read_smiles
 from slicegraph.data.table import Row, TableSource
 from slicegraph.models import PRESETS, GraphSliceformer
 from slicegraph.nn.mixer import MIXERS
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graph
 from slicegraph.predict.table import WholeTable, predicted_rows
 
@@ -69,6 +69,16 @@ def test_every_spelling_gives_the_same_prediction_with_every_preset(preset):
 @pytest.mark.parametrize("readout", ["mean", "sum", "quantiles"])
 def test_every_spelling_gives_the_same_prediction_with_every_readout(readout):
     assert_same_for_all_spellings(small_model(readout=readout))
+
+
+@pytest.mark.parametrize("fields", [{"mixer": "none", "norm": "batch"}, {}], ids=str)
+def test_every_spelling_gives_the_same_prediction_with_rings(fields):
+    model = small_model(rings=8, local="gine", readout="sum_quantiles", **fields)
+    assert_same_for_all_spellings(model)
+    texts = ["C", "[Na+].[Cl-]", "C1CCC1.C1CC1", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1", "CCO"]
+    alone = np.concatenate([model.predict(text) for text in texts])
+    np.testing.assert_allclose(model.predict(texts), alone, atol=1e-5)
+    assert len(np.unique(alone.round(4))) == len(texts)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
@@ -269,7 +279,7 @@ def test_a_table_is_read_only_a_few_chunks_ahead(workers):
     table = WholeTable(source, source.columns, 0)
     with closing(predicted_rows(small_model(), table, workers=workers, chunk_rows=10)) as found:
         for number in range(1, 30):
-            chunk, (values, errors, _) = next(found)
+            chunk, (values, errors, *_) = next(found)
             assert (len(chunk.rows), len(values), errors) == (10, 10, [None] * 10)
             assert source.taken <= 10 * (number + 2 * workers + 2)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 from rdkit import Chem
 
-from slicegraph.data.datasets.qm9 import HARTREE_IN_EV, qm9_folder, read_qm9
+from slicegraph.data.datasets.source import HARTREE_IN_EV, qm9_folder, read_qm9
 from slicegraph.data.splits import permutation
 
 SEED = 20140805

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from slicegraph.nn.block import EncoderBlock
 from slicegraph.nn.mixer import Mixer
-from slicegraph.nn.order import Order
 from slicegraph.nn.packed import PaddedSets
+from slicegraph.nn.slice_sort import Order
 from slicegraph.ops import column_sort
 
 _MAX_ELEMENTS = 1 << 14  # in a batch: the outputs of all layers of a model are in memory at once

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.arguments import options_of_run
+from slicegraph.cli import options_of_run
 
 if TYPE_CHECKING:
     from slicegraph.analysis import Findings, Samples
@@ -148,7 +148,9 @@ def _molecules(models: Mapping[str, Any], args: argparse.Namespace) -> "Samples"
     meta = data.store.meta
     _check_features(models, meta["atom_vocabulary"], meta["bond_vocabulary"])
     return Samples(
-        lambda numbers: (collate(data.store, chosen[numbers], encode=None),),
+        lambda numbers: (
+            _without_numbers(models, collate(data.store, chosen[numbers], encode=None)),
+        ),
         data.store.num_atoms[chosen],
         f"{name}, {args.split}",
     )
@@ -171,10 +173,19 @@ def _smiles(models: Mapping[str, Any], texts: Sequence[str]) -> "Samples":
             raise ValueError(f"--data {text!r} is {listed}: {graph}")
         graphs.append(graph)
     return Samples(
-        lambda numbers: (collate_graphs([graphs[number] for number in numbers]),),
+        lambda numbers: (_without_numbers(models, collate_graphs([graphs[n] for n in numbers])),),
         np.array([len(graph.atoms) for graph in graphs]),
         "SMILES",
     )
+
+
+def _without_numbers(models: Mapping[str, Any], batch: Any) -> Any:
+    """Give models with features the mean of each number: their layers do not read them."""
+    import torch
+
+    if size := max(model.config.num_features for model in models.values()):
+        batch.features = torch.full((len(batch.ptr) - 1, size), torch.nan)
+    return batch
 
 
 def _check_features(models: Mapping[str, Any], atoms: Sequence[int], bonds: Sequence[int]) -> None:

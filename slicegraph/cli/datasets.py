@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from slicegraph.cli.arguments import print_aligned
+from slicegraph.cli import print_aligned
 from slicegraph.registry import TASK_PRESETS
 
 _HEAD = ["name", "molecules", "task", "metric", "here", "how to get it"]

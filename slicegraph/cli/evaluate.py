@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli import arguments
+from slicegraph import cli
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ ALL = "all"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the model, the data, and the split of a user's file."""
-    arguments.add_model(parser)
+    cli.add_model(parser)
     add = parser.add_argument
     add(
         "--data",
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="replace the file if it exists")
     own = parser.add_argument_group("options for csv:PATH, as in `slicegraph train`").add_argument
     own("--smiles", metavar="COLUMN", help="column of the SMILES")
-    own("--target", "--targets", type=arguments.columns, metavar="A,B", help="label columns")
+    own("--target", "--targets", type=cli.columns, metavar="A,B", help="label columns")
     own("--metric", help="mae, rmse, rocauc, ap or acc")
     own("--censored", choices=("drop", "value", "loss"), help="what values such as >10 mean")
 
@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> None:
     from slicegraph.train.run_folder import data_path_of_run, root_of_run, settings_of_run
 
     if args.out:
-        arguments.check_new_file(Path(args.out), args.force)
-    model = arguments.load_model(args)
+        cli.check_new_file(Path(args.out), args.force)
+    model = cli.load_model(args)
     args.root = args.root or root_of_run(args.model)
     if not isinstance(model, MoleculePredictor):
         from slicegraph.tasks.domain import evaluate
@@ -110,13 +110,14 @@ def _chosen(
 
     from slicegraph.data.datasets import load_dataset
     from slicegraph.data.datasets.csv import PREFIX
+    from slicegraph.train.run_folder import metrics_of_run
 
     asked: dict[str, Any] = {"smiles": args.smiles, "targets": args.target, "metric": args.metric}
     asked["censored"] = args.censored
     given = {name: value for name, value in asked.items() if value is not None}
     if not args.data.startswith(PREFIX):
         data = load_dataset(args.data, args.root, **given)
-        arguments.check_fit(config, data)
+        cli.check_fit(config, data)
         args.split = args.split or "valid"
         splits = {**data.splits, ALL: np.arange(len(data.store))}
         if args.split not in splits:
@@ -124,12 +125,19 @@ def _chosen(
             raise ValueError(f"{data.name} has no split {args.split!r}, expected {listed}")
         positions = splits[args.split]
     else:
-        given = arguments.options_of_run(args.model, args.data, config) | given
+        given = cli.options_of_run(args.model, args.data, config) | given
         given |= {"split": ALL, "allow_rejected": 1.0}
         data = load_dataset(args.data, args.root, **given)
-        arguments.check_fit(config, data)
+        cli.check_fit(config, data)
         positions = _not_trained_on(args, data, own)
     if len(positions) == 0:
+        if own and metrics_of_run(args.model).get("design"):
+            raise ValueError(
+                f"{args.model} has several models, and each molecule of split {args.split!r} of "
+                f"{data.name} was seen by some of them; predictions/test.csv in the run has a "
+                "prediction of each molecule by models that have not seen it, and metrics.json its "
+                "scores"
+            )
         raise ValueError(f"split {args.split!r} of {data.name} has no molecules to score")
     if np.isnan(data.labels(positions)).all():
         raise ValueError(

@@ -15,8 +15,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from slicegraph.cli.arguments import add_model, check_new_file, load_molecule_model, print_aligned
+from slicegraph.cli import (
+    SOME_BAD,
+    add_features,
+    add_model,
+    check_feature_numbers,
+    check_new_file,
+    feature_numbers,
+    file_among,
+    load_molecule_model,
+    print_aligned,
+    when_stopped,
+)
 
 EPILOG = """\
 exit status: 0 all rows have a prediction, 3 some have an error instead, 2 nothing was done
@@ -29,7 +41,7 @@ examples:
   torchrun --nproc-per-node 4 -m slicegraph predict runs/mini huge.parquet --out huge.csv.gz
 """
 ENGINES = ("local", "ray")
-SOME_BAD, STOPPED, CUT_OFF = 3, 130, 141
+CUT_OFF = 141  # the exit status if the reader of standard output closes it
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -47,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
     add("--engine", choices=ENGINES, help="what predicts the files of a folder (default: local)")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add_features(parser)
     add("--force", action="store_true", help="replace the file if it exists")
     add(
         "--workers",
@@ -55,6 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="processes that read SMILES (default: half the cores, 2 to 8); for ray, models "
         "(default: one a GPU, or one a core)",
     )
+    add(
+        "--interval",
+        type=float,
+        metavar="P",
+        help="add intervals that have the true value with this probability, such as 0.9; for "
+        "classes calibrated probabilities and sets of classes",
+    )
+    add("--nearest", action="store_true", help="add the most similar training molecule")
     add("--chunk-rows", type=int, help=argparse.SUPPRESS)
 
 
@@ -72,10 +93,8 @@ def run(args: argparse.Namespace) -> None:
         load_molecule_model(args)  # a model of another kind is the first thing to report
         raise
     try:
-        bad = _predict_texts(args) if file is None else _predict_file(file, args)
-    except KeyboardInterrupt:
-        print("slicegraph: stopped; no file was written", file=sys.stderr)
-        raise SystemExit(STOPPED) from None
+        with when_stopped("no file was written"):
+            bad = _predict_texts(args) if file is None else _predict_file(file, args)
     except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(CUT_OFF) from None
@@ -85,44 +104,35 @@ def run(args: argparse.Namespace) -> None:
 
 def _file(args: argparse.Namespace) -> Path | None:
     """Return the file to predict for, or None if the inputs are SMILES."""
-    from slicegraph.data.table import SUFFIXES
-
-    endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
-    files = [text for text in args.inputs if text.lower().endswith(endings)]
-    if not files:
-        for text in args.inputs:
-            if os.path.exists(text):
-                kind = "a folder" if os.path.isdir(text) else "a file of an unknown kind"
-                raise ValueError(f"{text!r} is {kind}, expected SMILES or {', '.join(SUFFIXES)}")
-        for option in ("out", "smiles", "force"):
-            if getattr(args, option):
-                raise ValueError(f"--{option} is for a file of molecules, not for SMILES")
-        return None
-    if len(args.inputs) > 1:
-        raise ValueError(f"{files[0]!r} is a file, expected no other input")
-    if Path(files[0]).is_dir():
-        raise ValueError(f"{files[0]!r} is a folder, expected a file, or .parquet files in it")
-    if not Path(files[0]).is_file():
-        raise FileNotFoundError(f"there is no file {files[0]!r}")
-    if args.out is None:
+    file = file_among(args.inputs)
+    for option in ("out", "smiles", "force") if file is None else ():
+        if getattr(args, option):
+            raise ValueError(f"--{option} is for a file of molecules, not for SMILES")
+    if file is not None and args.out is None:
         raise ValueError("--out is missing: a .csv or .tsv to write, or - for standard output")
-    return Path(files[0])
+    return file
 
 
 def _predict_texts(args: argparse.Namespace) -> int:
     """Print a table; return the number of texts that are not molecules."""
-    from slicegraph.predict.table import value_cells, value_columns
+    from slicegraph.predict.table import more_cells, value_cells, value_columns
 
     model = load_molecule_model(args)
-    values, errors, warnings = model.predict_rows(args.inputs, args.batch_size)
+    features = feature_numbers(args.features)
+    check_feature_numbers(model.config, features)
+    options: dict[str, Any] = {"interval": args.interval, "near": args.nearest}
+    options["features"] = features or None
+    values, errors, warnings, more = model.predict_rows(args.inputs, args.batch_size, **options)
+    form = "{:.6g}".format
+    others = more_cells(list(more.values()), len(errors), form)
     unit = f" ({model.config.unit})" if model.config.unit else ""
     columns = [name.removesuffix("_pred") + unit for name in value_columns(model.config)]
     said = {name: own for name, own in (("warning", warnings), ("error", errors)) if any(own)}
-    rows = [["SMILES", *columns, *said]]
+    rows = [["SMILES", *columns, *more, *said]]
     for number, text in enumerate(args.inputs):
-        cells = value_cells(values[number], model.config, "{:.6g}".format)
+        cells = [*value_cells(values[number], model.config, form), *others[number]]
         rows.append([text, *cells, *(own[number] or "" for own in said.values())])
-    print_aligned(rows, right=range(1, len(columns) + 1))
+    print_aligned(rows, right=range(1, len(columns) + len(more) + 1))
     return sum(error is not None for error in errors)
 
 
@@ -132,7 +142,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
     from slicegraph.files import write_atomically
     from slicegraph.metrics import counted
     from slicegraph.predict import table as tables
-    from slicegraph.predict.distributed import process_group
+    from slicegraph.predict.predictor import more_columns
+    from slicegraph.predict.table import process_group
 
     ending = _check_out(file, args)
     with process_group() as rank:
@@ -143,8 +154,15 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
         if args.workers is not None and args.workers < 1:
             raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
+        names, given = model.config.feature_columns, feature_numbers(args.features)
+        numbers = tables.RowNumbers(table, file, names, given) if names or given else None
         sizes = {"batch_size": args.batch_size, "chunk_rows": args.chunk_rows or tables.CHUNK_ROWS}
-        predicted = tables.predicted_rows(model, table, workers=workers, rank=rank, **sizes)
+        asked = {"interval": args.interval, "near": args.nearest}
+        added = more_columns(model.config, len(model.members), **asked)
+        if asked["interval"] is not None or asked["near"]:
+            model.check_extras(**asked)  # what cannot be computed is found before the start
+        options = {"numbers": numbers, "workers": workers, "rank": rank, **sizes, **asked}
+        predicted = tables.predicted_rows(model, table, **options)
         with _cores_left_to(workers, cores()):
             if not rank.first:
                 list(predicted)
@@ -152,7 +170,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
             for note in table.source.notes:
                 print(f"{file.name}: {note}", file=sys.stderr)
             delimiter = _DELIMITERS[ending.removesuffix(".gz")]
-            written = tables.PredictedTable(model.config, table, delimiter)
+            written = tables.PredictedTable(model.config, table, delimiter, more=added)
             blocks = written.blocks(tables.with_bar(table.source, file.name, predicted))
             if ending.endswith(".gz"):
                 blocks = tables.compressed(blocks)
@@ -174,13 +192,17 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
 
     if args.out is None:
         raise ValueError("--out is missing: a folder to write to")
+    for option in ("interval", "nearest"):
+        if getattr(args, option):
+            raise ValueError(f"--{option} is for SMILES or a file, not for a folder")
     if args.workers is not None and args.workers < 1:
         raise ValueError(f"--workers {args.workers}, expected at least 1")
     smiles = args.smiles
     for part in sorted(folder.glob("*.parquet"))[:1]:
         smiles = open_table(part, smiles, labels=()).smiles
     device = None if args.device == "auto" else args.device
-    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device)
+    options: dict[str, Any] = {"features": feature_numbers(args.features)}
+    predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device, **options)
     began = time.perf_counter()
     options = {"engine": args.engine or ENGINES[0], "workers": args.workers}
     done, now = predict_parts(predictor, folder, Path(args.out), **options)

@@ -11,7 +11,7 @@ import sys
 from dataclasses import fields
 
 from slicegraph.cli.train import Formatter, add_flag, add_model_flags, settings
-from slicegraph.train.config import TrainConfig
+from slicegraph.train.config import PRETRAIN_SETTINGS, TrainConfig
 
 EPILOG = """\
 examples:
@@ -23,8 +23,6 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `slicegraph.train.pretrain.pretrain`."""
-    from slicegraph.train.pretrain import SETTINGS
-
     parser.formatter_class = Formatter
     parser.usage = "slicegraph pretrain SOURCE [SOURCE ...] --out DIR [settings]"
     add = parser.add_argument
@@ -39,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", default="cpu", help="cpu, cuda, ... (%(default)s)")
     group = parser.add_argument_group("training (defaults: 5 epochs, and those of the preset)")
     for field in fields(TrainConfig):
-        if field.name in SETTINGS and field.name != "model":
+        if field.name in PRETRAIN_SETTINGS and field.name != "model":
             add_flag(group, field)
     add_model_flags(group)
 

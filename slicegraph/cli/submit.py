@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slicegraph.cli.arguments import add_model, check_fit, load_molecule_model
+from slicegraph.cli import add_model, check_fit, load_molecule_model
 
 if TYPE_CHECKING:
     import numpy as np

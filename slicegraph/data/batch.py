@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import BaseTransform
 
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.store import Indices, MoleculeArrays, MoleculeData, MoleculeStore
@@ -146,7 +147,7 @@ def _batch_counts(molecules: int, batch: int, shares: int, drop_last: bool) -> l
 
 
 def collate(
-    store: MoleculeStore, indices: Indices, encode: StructuralEncoding | None = ENCODING
+    store: MoleculeStore, indices: Indices, encode: BaseTransform | None = ENCODING
 ) -> Batch:
     """Make a PyG ``Batch`` of these molecules of the store, in this order.
 
@@ -166,7 +167,9 @@ def collate(
         - x: ``[T, F]``, edge_attr: ``[E, G]``, uint8 (uint16 if a vocabulary is above 256).
         - edge_index: ``[2, E]``, batch: ``[T]``, ptr: ``[B + 1]``, int64.
         - y: ``[B, L]``, float32, NaN where there is no label; absent if the store has no labels.
-        - bound: ``[B, L]``, int8, as :attr:`MoleculeStore.bounds`; absent if the store has none.
+        - bound: ``[B, L]``, int8, as :attr:`MoleculeStore.bounds`; weight: ``[B]``, float32, as
+          :attr:`MoleculeStore.weights`; features: ``[B, F]``, float32, as
+          :attr:`MoleculeStore.features`; each is absent if the store has none.
         - index: ``[B]``, int64, the positions in the whole store.
         - max_nodes: a Python integer, the atoms of the largest molecule: on a GPU a model needs it
           to pad without waiting.
@@ -333,8 +336,7 @@ def _joined(arrays: MoleculeArrays) -> Batch:
     slices = {"x": ptr, "edge_index": edge_ptr, "edge_attr": edge_ptr, "y": each, "index": each}
     if arrays.y.shape[1] == 0:
         del tensors["y"], slices["y"]
-    if arrays.bound is not None:
-        slices["bound"] = each
+    slices |= {name: each for name in ("bound", "weight", "features") if name in tensors}
     graph_of_atom = torch.from_numpy(np.arange(len(ptr) - 1).repeat(np.diff(arrays.ptr)))
     batch = FlatBatch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
     zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)
@@ -368,7 +370,7 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
 class _BatchesOfStore(Dataset[Batch]):
     """The data set whose items are batches: ``batches[indices]`` is their :func:`collate`."""
 
-    def __init__(self, store: MoleculeStore, encode: StructuralEncoding | None) -> None:
+    def __init__(self, store: MoleculeStore, encode: BaseTransform | None) -> None:
         self.store, self.encode = store, encode
 
     def __getitem__(self, indices: list[int]) -> Batch:
@@ -382,7 +384,7 @@ def molecule_loader(
     store: MoleculeStore,
     batch_size: int,
     *,
-    encode: StructuralEncoding | None = ENCODING,
+    encode: BaseTransform | None = ENCODING,
     shuffle: bool = True,
     seed: int = 0,
     rank: int = 0,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -647,6 +648,63 @@ def read_bounds(
             except ValueError:
                 found.append(0)
     return np.frombuffer(found, np.int8).reshape(-1, len(columns))
+
+
+def read_numbers(
+    path: str | Path, profile: TableProfile, name: str
+) -> tuple[np.ndarray, dict[int, str]]:
+    """Return the numbers of a column, a float64 for each row, and why rows have none, by row.
+
+    A column that does not have numbers is a `ValueError`.
+    """
+    column = profile[name]
+    _check_numbers(profile.file, column)
+    values, reasons = [], {}
+    for row, text in enumerate(read_column(path, name)):
+        value, reason = read_number(text, name, column.format)
+        values.append(value)
+        if reason:
+            reasons[row] = reason
+    return np.array(values, np.float64), reasons
+
+
+def read_number(text: str, name: str, form: ColumnFormat) -> tuple[float, str]:
+    """Return the number of a cell, or NaN and the reason why there is none."""
+    try:
+        value, bound = form.read(text)
+    except ValueError as error:
+        return math.nan, f"{name} = {text!r} {error}"
+    if bound:
+        return math.nan, f"{name} = {text!r} is a limit, not a value"
+    return value, "" if value == value else f"{name} has no value"
+
+
+def number_formats(path: str | Path, names: Sequence[str]) -> dict[str, ColumnFormat]:
+    """Return how the numbers of some columns are written, judged by the first rows of a file.
+
+    A column that has something else there is a `ValueError`.
+    """
+    if not names:
+        return {}
+    table = open_table(path, names[0], names[1:])
+    limit = _REMEMBERED // len(names)
+    columns = [_Column(name, k, limit) for k, name in enumerate(names)]
+    rows = [row for row in islice(table.rows(), _CHUNK_ROWS) if row.problem is None]
+    texts = zip(*((row.text, *row.labels) for row in rows), strict=True)
+    for column, found in zip(columns, texts, strict=False):
+        column.add(range(len(rows)), found)
+    commas = any(column.has_decimal_commas() for column in columns)
+    profiles = [column.profile(table.delimiter, commas) for column in columns]
+    for one in profiles:
+        if one.kind != "empty":
+            _check_numbers(Path(path).name, one)
+    return {one.name: one.format for one in profiles}
+
+
+def _check_numbers(file: str, column: ColumnProfile) -> None:
+    words = "it holds words; write numbers, such as 0 and 1" if column.format.words else ""
+    if problem := column.problem or words:
+        raise ValueError(f"{file!r}: {column.name!r} cannot be read as numbers: {problem}")
 
 
 def read_column(path: str | Path, name: str) -> list[str]:

@@ -1,15 +1,17 @@
-"""Numbers that RDKit computes for every molecule of a store, to pre-train on them without labels.
+"""Numbers that RDKit computes for molecules: one by one as features, or for a whole store.
 
-They are computed once, in parallel, and are memory-mapped arrays afterwards. Until then each part
-is a file: after an interruption the same call goes on from there.
+Those of a store are for pre-training without labels. They are computed once, in parallel, and are
+memory-mapped arrays afterwards. Until then each part is a file: after an interruption the same call
+goes on from there.
 """
 
+import hashlib
 import io
 import json
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,8 +53,169 @@ ATOM = np.dtype(
     ]
 )
 _ARRAYS = {"molecules": MOLECULE, "atoms": ATOM}
+FEATURE_BITS = 2048  # of the Morgan counts as features
 _PART = 1000  # molecules that are computed and written at a time
+_PATIENCE = 3600.0  # seconds to wait for another process that computes the same
 _MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=MORGAN_RADIUS, fpSize=MORGAN_BITS)
+_MORGAN_FEATURES = rdFingerprintGenerator.GetMorganGenerator(MORGAN_RADIUS, fpSize=FEATURE_BITS)
+FEATURES: dict[str, int] = {"rdkit": len(DESCRIPTORS) + len(FRAGMENTS), "morgan": FEATURE_BITS}
+"""The kinds of `molecule_features`, and how many numbers each has."""
+
+
+def molecule_features(text: str, kinds: Sequence[str]) -> np.ndarray:
+    """Compute features of a molecule from its SMILES: ``[F]`` float32, kind after kind.
+
+    They are the same for every spelling. A number that RDKit cannot compute is NaN, and so are
+    all of ``"rdkit"`` above `MOST_ATOMS` atoms.
+
+    Args:
+        text: a SMILES.
+        kinds: names of `FEATURES`: ``"rdkit"``, the 2D descriptors and the counts of functional
+            groups; ``"morgan"``, the counts of atoms' neighbourhoods of radius 2, folded.
+
+    Raises:
+        SmilesError: RDKit cannot read the text.
+
+    Example:
+        >>> molecule_features("CCO", ["morgan"]).sum()
+        6.0
+    """
+    for kind in kinds:
+        if kind not in FEATURES:
+            raise ValueError(f"features = {kind!r}, expected some of {', '.join(FEATURES)}")
+    with rdBase.BlockLogs():
+        mol = _canonical(text)
+        found = [_FEATURE_FUNCTIONS[kind](mol) for kind in kinds]
+    return np.concatenate([np.empty(0), *found]).astype(np.float32)
+
+
+def _canonical(text: str) -> Chem.Mol:
+    """Read a SMILES without atom map numbers; the atoms are in the order of the store."""
+    return parse_smiles(canonical_text(parse_smiles(re.sub(r":\d+]", "]", text))))
+
+
+def _descriptors_of(mol: Chem.Mol) -> np.ndarray:
+    """Return the 2D descriptors and the counts of functional groups, NaN for what is not finite."""
+    if mol.GetNumAtoms() > MOST_ATOMS:
+        return np.full(FEATURES["rdkit"], np.nan)
+    values = np.array([_value(mol, name) for name in (*DESCRIPTORS, *FRAGMENTS)])
+    most = float(np.finfo(np.float32).max)
+    return np.where(np.isfinite(values), values.clip(-most, most), np.nan)
+
+
+def _morgan_of(mol: Chem.Mol) -> np.ndarray:
+    return _MORGAN_FEATURES.GetCountFingerprintAsNumPy(mol)
+
+
+_FEATURE_FUNCTIONS = {"rdkit": _descriptors_of, "morgan": _morgan_of}
+
+
+def named_features(text: str, descriptors: Sequence[str], counts: int) -> np.ndarray:
+    """Return the `molecule_features` that a model reads, by the names of its descriptors.
+
+    Args:
+        text: a SMILES; another text has NaN only.
+        descriptors: names in `DESCRIPTORS` and `FRAGMENTS`.
+        counts: how many counts of neighbourhoods, `FEATURE_BITS` or 0.
+
+    Shapes:
+        - output: ``[len(descriptors) + counts]`` float32.
+    """
+    wanted = [_PLACES.get(name, -1) for name in descriptors]
+    if -1 in wanted or counts not in (0, FEATURE_BITS):
+        missing = repr(descriptors[wanted.index(-1)]) if -1 in wanted else f"{counts} counts"
+        problem = f"the model reads {missing}, which RDKit {rdkit.__version__} does not give here"
+        raise ValueError(f"features: {problem}; install the RDKit of its training")
+    kinds = [kind for kind, own in (("rdkit", descriptors), ("morgan", counts)) if own]
+    found = np.full(sum(FEATURES[kind] for kind in kinds), np.nan, np.float32)
+    with suppress(ValueError, RuntimeError):  # of RDKit
+        found = molecule_features(text, kinds)
+    own = found[: FEATURES["rdkit"]][wanted] if wanted else found[:0]
+    return np.concatenate([own, found[len(found) - counts :]])
+
+
+_PLACES = {name: place for place, name in enumerate((*DESCRIPTORS, *FRAGMENTS))}
+
+
+def with_features(
+    store: MoleculeStore,
+    descriptors: Sequence[str],
+    counts: int,
+    workers: int | None = None,
+    progress: bool = False,
+) -> MoleculeStore:
+    """Return the store with the `named_features` of each molecule.
+
+    They are computed once for the folder of the store, in parallel and resumable, and kept next to
+    it.
+    """
+    found: dict[str, np.ndarray] = {}
+    if descriptors:
+        found["descriptors"] = _kept(store, "descriptors", descriptors, 0, workers, progress)
+    if counts:
+        found["counts"] = _kept(store, "counts", (), counts, workers, progress)
+    return store.with_features(**found)
+
+
+def _kept(
+    store: MoleculeStore,
+    kind: str,
+    names: Sequence[str],
+    counts: int,
+    workers: int | None,
+    progress: bool,
+) -> np.ndarray:
+    """Compute the numbers of one kind for all molecules of a folder, or open those of before."""
+    smiles = store.meta["files"]["smiles.npy"]["sha256"]
+    facts = json.dumps([smiles, rdkit.__version__, list(names), counts])
+    name = f"{kind}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    path = store.folder.with_name(f"{store.folder.name}-{name}.npy")
+    if not path.is_file():
+        with folder_lock(path.with_suffix(".lock"), patience=_PATIENCE):
+            if not path.is_file():
+                _write_features(store.whole, path, names, counts, workers, progress)
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _write_features(
+    store: MoleculeStore,
+    path: Path,
+    names: Sequence[str],
+    counts: int,
+    workers: int | None,
+    progress: bool,
+) -> None:
+    """Write the numbers to a draft, `_PART` molecules at a time; an interrupted one goes on."""
+    shape, dtype = (len(store), len(names) + counts), "<f4" if names else "u1"
+    draft, done = path.with_suffix(".part"), path.with_suffix(".done")
+    first = int(done.read_text()) if draft.is_file() and done.is_file() else 0
+    mode: Any = "r+" if first else "w+"
+    array = np.lib.format.open_memmap(draft, mode, dtype, None if first else shape)
+    starts = range(first, len(store), _PART)
+    texts = (
+        [store.smiles(i) for i in range(start, min(start + _PART, len(store)))] for start in starts
+    )
+    each = partial(_feature_rows, names=names, counts=counts)
+    nothing = np.full(shape[1], np.nan, np.float32)
+    alone = partial(run_halved, each, died=lambda text: nothing)
+    what = "descriptors" if names else "neighbourhoods"
+    bar = tqdm(desc=what, total=len(store), initial=first, unit="mol", disable=not progress)
+    workers = workers or min(cores(), 8, len(starts))
+    with bar, closing(ordered_map(each, texts, workers, alone)) as results:
+        for start, rows in zip(starts, results, strict=True):
+            block = np.stack(rows)
+            array[start : start + len(rows)] = (
+                block if names else np.nan_to_num(block).clip(max=255)
+            )
+            array.flush()
+            write_atomically(done, [str(start + len(rows)).encode()])
+            bar.update(len(rows))
+    os.replace(draft, path)
+    done.unlink(missing_ok=True)
+
+
+def _feature_rows(texts: Sequence[str], names: Sequence[str], counts: int) -> list[np.ndarray]:
+    return [named_features(text, names, counts) for text in texts]
 
 
 class ComputedNumbers(NamedTuple):
@@ -167,15 +330,11 @@ def _numbers_of(text: str, features: np.ndarray) -> _Found:
     found, atoms = _no_numbers((text, features))
     if len(features) > MOST_ATOMS:
         return found, atoms
-    mol = parse_smiles(re.sub(r":\d+]", "]", text))
-    mol = parse_smiles(canonical_text(mol))  # whose order is that of the store
+    mol = _canonical(text)
     found["key"] = molecule_keys([text], 1)
-    with np.errstate(over="ignore"):
-        values = np.array([_value(mol, name) for name in DESCRIPTORS])
-        most = float(np.finfo(np.float32).max)
-        found["descriptors"] = np.where(np.isfinite(values), values.clip(-most, most), np.nan)
-    counts = [min(_value(mol, name), MOST_COUNT) for name in FRAGMENTS]
-    found["fragments"] = [UNKNOWN if count != count else int(count) for count in counts]
+    values, counts = np.split(_descriptors_of(mol), [len(DESCRIPTORS)])
+    found["descriptors"] = values
+    found["fragments"] = np.where(np.isnan(counts), UNKNOWN, counts.clip(max=MOST_COUNT))
     found["morgan"] = _MORGAN.GetCountFingerprintAsNumPy(mol).clip(max=MOST_COUNT)
     if np.array_equal(_elements(mol), features[:, 0]):
         rings, order = mol.GetRingInfo(), range(len(atoms))

@@ -234,6 +234,19 @@ def fingerprints(texts: Iterable[str]) -> list[Any]:
         return [get(mol) if mol else None for mol in map(Chem.MolFromSmiles, texts)]
 
 
+def morgan_counts(texts: Iterable[str]) -> np.ndarray:
+    """Return counted Morgan fragments of radius 2 in 1,024 columns, ``[N, 1024]`` float32.
+
+    A text that is not a molecule has zeros.
+    """
+    get = rdFingerprintGenerator.GetMorganGenerator(
+        radius=2, fpSize=1024
+    ).GetCountFingerprintAsNumPy
+    with rdBase.BlockLogs():
+        rows = [get(mol) if mol else np.zeros(1024) for mol in map(Chem.MolFromSmiles, texts)]
+    return np.array(rows, dtype=np.float32).reshape(-1, 1024)
+
+
 def clusters(texts: Sequence[str]) -> np.ndarray:
     """Number the clusters of similar molecules, ``[N]``, by the method of Butina (1999).
 

@@ -121,6 +121,7 @@ class SplitData:
     cache: Path | None = None  # a folder where scaffolds and clusters may be kept
     names: tuple[str, ...] = ()  # of the targets, for messages
     column: str = ""  # the name of the column of `values`; `make_splits` sets it
+    parts: tuple[str, ...] = SPLIT_NAMES  # to draw; `make_folds` sets others
 
     def at(self, positions: np.ndarray) -> "SplitData":
         """Return the data of some of the molecules."""
@@ -196,6 +197,47 @@ def make_splits(
     return found
 
 
+def make_folds(text: str, data: SplitData, folds: int, seed: int = 0) -> SplitResult:
+    """Split molecules into folds of about the same size, each of which is test once.
+
+    The parts are "fold 1" to "fold K". Molecules, scaffolds or groups stay together, and classes
+    are in every fold, as `make_splits` does it. A split that is given by a column has no folds.
+    """
+    name, column = parse_split(text)
+    if name in ("column", "time"):
+        drawn = ", ".join(key for key in SPLITS if key not in BY_COLUMN)
+        raise ValueError(f"split = {text!r} has no folds, expected {drawn} or group:NAME")
+    if folds < 2:
+        raise ValueError(f"folds = {folds}, expected at least 2")
+    names = tuple(f"fold {number}" for number in range(1, folds + 1))
+    found = SPLITS[name](replace(data, column=column, parts=names), [1 / folds] * folds, seed)
+    for part in (part for part in names if not len(found.parts[part])):
+        problem = f"the {text} split of {len(data.keys):,} molecules leaves {part} of {folds} empty"
+        raise ValueError(f"{problem}; choose fewer folds")
+    return found
+
+
+def fold_splits(
+    text: str, data: SplitData, folds: int, fold: int, fractions: Fractions, seed: int = 0
+) -> SplitResult:
+    """Return train, valid and test of one fold, from 1: it is test, and valid is drawn of the rest.
+
+    The share of valid is that of ``fractions`` among train and valid.
+    """
+    if not 1 <= fold <= folds:
+        raise ValueError(f"fold = {fold}, expected 1 to {folds}")
+    _cuts(len(data.keys), fractions)
+    found = make_folds(text, data, folds, seed)
+    test = found.parts[f"fold {fold}"]
+    rest = np.setdiff1d(np.arange(len(data.keys)), test)
+    share = fractions[1] / ((fractions[0] + fractions[1]) or 1)
+    inner = make_splits(text, data.at(rest), (1 - share, share, 0.0), seed)
+    parts = {name: rest[inner.parts[name]] for name in ("train", "valid")}
+    notes = list(dict.fromkeys([*found.notes, *inner.notes]))
+    warnings = list(dict.fromkeys([*found.warnings, *inner.warnings]))
+    return SplitResult(parts | {"test": test}, notes=notes, warnings=warnings)
+
+
 # Splits that are drawn: groups stay together, and a draw without both classes is repeated.
 
 
@@ -265,10 +307,10 @@ def _stratify(
     # Lists, because numbers of Python are faster one by one than those of NumPy.
     parts, sizes_of = [-1] * len(sizes), sizes.tolist()
     used = np.flatnonzero(fractions).tolist()
-    wanted = [[len(own) * share for share in fractions] for own in members]
-    has = [[0] * 3 for _ in members]
-    left = [len(own) for own in members]
     room = [int(sizes.sum()) * share for share in fractions]
+    wanted = [[len(own) * share for share in fractions] for own in members]
+    has = [[0] * len(room) for _ in members]
+    left = [len(own) for own in members]
     rank = np.argsort(order)
     classes: list[list[int]] = [[] for _ in sizes_of]
     for number, own in enumerate(members):
@@ -293,7 +335,7 @@ def _stratify(
                 assign(group, without if few else used, wanted[number])
     for group in order.tolist():
         if parts[group] < 0:
-            assign(group, used, [0.0] * 3)
+            assign(group, used, [0.0] * len(room))
     return np.array(parts, dtype=np.int64)
 
 
@@ -327,6 +369,17 @@ def _fill(sizes: np.ndarray, order: np.ndarray, fractions: Fractions) -> np.ndar
     return parts
 
 
+def _spread(sizes: np.ndarray, order: np.ndarray, fractions: Fractions) -> np.ndarray:
+    """Assign groups to folds, the largest first, each to the fold with the most room left."""
+    room = [int(sizes.sum()) * share for share in fractions]
+    parts, sizes_of = np.empty(len(sizes), dtype=np.int64), sizes.tolist()
+    for group in order[np.argsort(-sizes[order], kind="stable")].tolist():
+        part = max(range(len(room)), key=room.__getitem__)
+        parts[group] = part
+        room[part] -= sizes_of[group]
+    return parts
+
+
 def _draw(
     name: str,
     data: SplitData,
@@ -337,6 +390,8 @@ def _draw(
 ) -> SplitResult:
     """Draw parts of groups with this seed, and again until every target can be scored."""
     sizes = np.bincount(groups)
+    if data.parts != SPLIT_NAMES and assign is _fill:
+        assign = _spread
     targets, warnings = _scorable(name, data, groups, fractions)
     best, lacking, used, always = groups, None, 0, None
     for number in range(_DRAWS):
@@ -362,12 +417,14 @@ def _draw(
         times = "once" if used == 1 else f"{used} times"
         aim = "so that fewer parts lack" if lacking else "so that every part has"
         notes.append(f"drawn again {times} {aim} {data.needs}")
-    shares = np.bincount(best, minlength=3) / max(1, len(best))
+    shares = np.bincount(best, minlength=len(fractions)) / max(1, len(best))
     if len(best) and np.abs(shares - fractions).max() > max(0.05, 1.5 / len(best)):
         found, wanted = (", ".join(f"{x:.0%}" for x in xs) for xs in (shares, fractions))
         why = f"the largest of {len(sizes):,} groups has {sizes.max():,} of {len(best):,} rows"
-        warnings.append(f"train, valid and test have {found} of the rows, not {wanted}: {why}")
-    return SplitResult(_positions(best), notes=notes, warnings=warnings)
+        *others, last = data.parts
+        listed = f"{', '.join(others)} and {last}"
+        warnings.append(f"{listed} have {found} of the rows, not {wanted}: {why}")
+    return SplitResult(_positions(best, data.parts), notes=notes, warnings=warnings)
 
 
 def _scorable(
@@ -377,7 +434,7 @@ def _scorable(
 
     Raises if that is no target: then no draw can help.
     """
-    needed = [part for part, fraction in zip(SPLIT_NAMES, fractions, strict=True) if fraction]
+    needed = [part for part, fraction in zip(data.parts, fractions, strict=True) if fraction]
     _, molecules = data.molecules()
     good, reasons = [], []
     for target in range(data.labels.shape[1]):
@@ -397,6 +454,8 @@ def _scorable(
             count, own = len(np.unique(molecules[rare])), len(np.unique(groups[rare]))
             problem = f"{value} of {data.name(target)}: {count} molecules"
             remedy = "no split can help; add molecules, or leave out a part (--fractions)"
+            if data.parts != SPLIT_NAMES:
+                remedy = "choose fewer --folds, or add molecules"
             if count >= len(needed):
                 problem += f" in {own} groups of the {name} split"
                 remedy = f"use --split {'random' if regression else 'stratified'}"
@@ -420,7 +479,7 @@ def _lacking(
         else:  # NaN is not different from NaN here: `fmin` and `fmax` pass over it
             least = np.fmin.reduce(labels, axis=0, initial=np.inf)
             fine = least < np.fmax.reduce(labels, axis=0, initial=-np.inf)
-        found += [(SPLIT_NAMES[part], targets[i]) for i in np.flatnonzero(~fine)]
+        found += [(data.parts[part], targets[i]) for i in np.flatnonzero(~fine)]
     return found
 
 
@@ -580,8 +639,8 @@ def _numbered(items: Iterable[Any]) -> np.ndarray:
     return pd.factorize(items if isinstance(items, np.ndarray) else np.array([*items], object))[0]
 
 
-def _positions(parts: np.ndarray) -> Splits:
-    return {name: np.flatnonzero(parts == part) for part, name in enumerate(SPLIT_NAMES)}
+def _positions(parts: np.ndarray, names: Sequence[str] = SPLIT_NAMES) -> Splits:
+    return {name: np.flatnonzero(parts == part) for part, name in enumerate(names)}
 
 
 def _cuts(count: int, fractions: Fractions) -> tuple[int, int]:

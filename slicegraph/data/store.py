@@ -55,6 +55,7 @@ _KEYS: dict[str, type] = {
     **dict.fromkeys(("labels", "atom_vocabulary", "bond_vocabulary"), list),
     **{"canonical": bool, "source": dict, "software": dict, "files": dict},
 }
+_FEATURES = ("columns", "descriptors", "counts")  # in the order of `MoleculeStore.features`
 _AGAIN = "prepare it again into another folder"
 _REMEDY = f"copy it again from where it is whole, or {_AGAIN}"
 
@@ -87,6 +88,8 @@ class MoleculeArrays(NamedTuple):
     y: np.ndarray  # [B, L] float32, NaN where there is no label
     index: np.ndarray  # type: ignore[assignment]  # [B] int64, the positions in the whole store
     bound: np.ndarray | None = None  # [B, L] int8, as `MoleculeStore.bounds`
+    weight: np.ndarray | None = None  # [B] float32, of the rows in the training loss
+    features: np.ndarray | None = None  # [B, F] float32, numbers besides the graph, NaN for a gap
 
 
 class MoleculeStore:
@@ -94,7 +97,8 @@ class MoleculeStore:
 
     The arrays are mapped, not read: opening costs 8 bytes a molecule, and the processes of a
     machine that open the same folder share the memory. A pickled store is its folder, its
-    positions and what :meth:`with_labels` was given.
+    positions and what :meth:`with_labels`, :meth:`with_weights` and :meth:`with_features` were
+    given.
 
     Args:
         folder: where the molecules are.
@@ -104,8 +108,9 @@ class MoleculeStore:
 
     ``store[i]`` is a molecule, a PyG ``Data`` of int64 features with its ``smiles``, its ``index``
     in the store and, if there are labels, ``y`` of shape ``[1, L]`` (and ``bound``, if there are
-    bounds). ``store[indices]`` (a slice, numbers, or a mask) is a store of these molecules; it
-    copies nothing.
+    bounds, ``weight [1]``, if there are weights, and ``features [1, F]``, if there are any).
+    ``store[indices]`` (a slice, numbers, or a mask) is a store of these molecules; it copies
+    nothing.
 
     Example:
         >>> store = MoleculeStore("dataset/mini")
@@ -129,7 +134,7 @@ class MoleculeStore:
         self._atom_code = FeatureCode(meta["atom_vocabulary"])
         self._bond_code = FeatureCode(meta["bond_vocabulary"])
         self._whole = positions is None
-        self._given: tuple[np.ndarray, np.ndarray | None] | None = None
+        self._given: dict[str, np.ndarray] = {}  # in place of files or besides them
         self.positions = np.arange(meta["molecules"]) if positions is None else positions
 
     def __len__(self) -> int:
@@ -152,8 +157,9 @@ class MoleculeStore:
         )
         if self.meta["labels"]:
             data.y = torch.from_numpy(arrays.y)
-        if arrays.bound is not None:
-            data.bound = torch.from_numpy(arrays.bound)
+        for name in ("bound", "weight", "features"):
+            if (array := getattr(arrays, name)) is not None:
+                data[name] = torch.from_numpy(array)
         if self._arrays["smiles"].size:
             data.smiles = self.smiles(index)
         return data
@@ -177,25 +183,75 @@ class MoleculeStore:
             if given is not None and given.shape != expected:
                 shapes = f"have shape {list(given.shape)}, expected {list(expected)}"
                 raise ValueError(f"MoleculeStore.with_labels: {what} {shapes}")
-        own = np.full((self.meta["molecules"], len(names)), np.nan, np.float32)
-        own[self.positions] = labels
-        limits = None
+        arrays = {name: self._given[name] for name in self._given if name != "bounds"}
+        arrays["labels"] = self._for_all(labels, np.nan, np.float32)
         if bounds is not None:
-            limits = np.zeros(own.shape, np.int8)
-            limits[self.positions] = bounds
+            arrays["bounds"] = self._for_all(bounds, 0, np.int8)
+        return self._with(arrays, names)
+
+    def with_weights(self, weights: np.ndarray) -> "MoleculeStore":
+        """Return the same molecules with weights ``[N]`` of their rows in the training loss."""
+        if weights.shape != (len(self),):
+            shapes = f"have shape {list(weights.shape)}, expected {[len(self)]}"
+            raise ValueError(f"MoleculeStore.with_weights: weights {shapes}")
+        weights = self._for_all(weights, np.nan, np.float32)
+        return self._with({**self._given, "weights": weights}, self.label_names)
+
+    def with_features(
+        self,
+        columns: np.ndarray | None = None,
+        descriptors: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+    ) -> "MoleculeStore":
+        """Return the same molecules with numbers besides their graphs, those of before included.
+
+        Args:
+            columns: ``[N, C]``, those of a table.
+            descriptors, counts: those that were computed for all molecules of the folder.
+        """
+        given, found = dict(self._given), {"descriptors": descriptors, "counts": counts}
+        if columns is not None:
+            given["columns"] = self._for_all(columns, np.nan, np.float32)
+        for name, array in found.items():
+            if array is not None:
+                given[name] = array
+        return self._with(given, self.label_names)
+
+    @property
+    def features(self) -> np.ndarray | None:
+        """``[N, F]`` float32, NaN for a gap: columns, descriptors and counts; None without any."""
+        return self.numbers(*_FEATURES)
+
+    def numbers(self, *kinds: str) -> np.ndarray | None:
+        """The `features` of some of the kinds "columns", "descriptors" and "counts"."""
+        return _joined([self._given[k][self.positions] for k in kinds if k in self._given])
+
+    @property
+    def whole(self) -> "MoleculeStore":
+        """All molecules of the folder, as their files have them."""
+        return MoleculeStore(self.folder, verify=False)
+
+    def _for_all(self, values: np.ndarray, empty: float, dtype: Any) -> np.ndarray:
+        """Return values of these molecules as an array of all molecules of the folder."""
+        found = np.full((self.meta["molecules"], *values.shape[1:]), empty, dtype)
+        found[self.positions] = values
+        return found
+
+    def _with(self, given: dict[str, np.ndarray], names: list[str]) -> "MoleculeStore":
         view = self[:]
         view._whole = self._whole
-        view._give((own, limits), names)
+        view._give(given, names)
         return view
 
-    def _give(self, given: tuple[np.ndarray, np.ndarray | None], names: list[str]) -> None:
+    def _give(self, given: dict[str, np.ndarray], names: list[str]) -> None:
         self._given, self.meta = given, {**self.meta, "labels": names}
-        self._arrays = {**self._arrays, "labels": given[0]}
+        if "labels" in given:
+            self._arrays = {**self._arrays, "labels": given["labels"]}
 
     def batch(self, indices: Indices) -> MoleculeArrays:
         """Return the arrays of these molecules, in this order."""
         positions, files = self._positions_of(indices), self._arrays
-        limits = self._given and self._given[1]
+        given = {name: array[positions] for name, array in self._given.items()}
         atoms, ptr = _ranges(files["atom_ptr"], positions)
         bonds, bond_ptr = _ranges(files["bond_ptr"], positions)
         ends = files["bonds"][bonds] + ptr[:-1].repeat(np.diff(bond_ptr))[:, None]
@@ -207,7 +263,9 @@ class MoleculeStore:
             edge_ptr=2 * bond_ptr,
             y=files["labels"][positions],
             index=positions,
-            bound=None if limits is None else limits[positions],
+            bound=given.get("bounds"),
+            weight=given.get("weights"),
+            features=_joined([given[kind] for kind in _FEATURES if kind in given]),
         )
 
     def smiles(self, index: int) -> str:
@@ -229,8 +287,16 @@ class MoleculeStore:
         1 where the true value is at least the label (">10"), -1 where it is at most the label
         ("<0.1"), 0 where the label is the value itself.
         """
-        limits = self._given and self._given[1]
-        return limits if limits is None or self._whole else limits[self.positions]
+        return self._given_array("bounds")
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """``[N]`` float32, the weight of each row in the training loss, or None."""
+        return self._given_array("weights")
+
+    def _given_array(self, name: str) -> np.ndarray | None:
+        found = self._given.get(name)
+        return found if found is None or self._whole else found[self.positions]
 
     @property
     def label_names(self) -> list[str]:
@@ -287,8 +353,7 @@ class MoleculeStore:
             raise StoreError(folder, "was prepared again since it was pickled; open it again")
         check_files(folder, meta)
         self._open(folder, meta, state["positions"])
-        if state["given"] is not None:
-            self._give(state["given"], state["names"])
+        self._give(state["given"], state["names"])
 
     def __repr__(self) -> str:
         return f"MoleculeStore({str(self.folder)!r}, {len(self)} of {self.meta['molecules']})"
@@ -519,6 +584,10 @@ def _open_arrays(folder: Path, meta: dict[str, Any]) -> dict[str, np.ndarray]:
             wanted = f"{found.dtype} {list(found.shape)}, expected {dtype} {list(expected)}"
             raise StoreError(folder, f"{name}.npy holds {wanted} in C order; {_REMEDY}")
     return arrays
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray | None:
+    return np.concatenate(arrays, axis=1, dtype=np.float32) if arrays else None
 
 
 def _ranges(ptr: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -50,6 +50,7 @@ def summarize(
     warnings: Iterable[str] = (),
     bounds: np.ndarray | None = None,
     standardize: Sequence[str] = (),
+    alike: np.ndarray | None = None,
 ) -> Summary:
     """Describe a `MoleculeDataset` of ``N`` molecules from a table, as values for JSON.
 
@@ -62,7 +63,10 @@ def summarize(
         warnings: what the user must know; one sentence each.
         bounds: ``[N, L]`` int8, not 0 for a label that is a bound (">10").
         standardize: the steps that changed the molecules.
+        alike: ``[N]`` uint64; rows with the same number should have the same label (default: those
+            with the same key).
     """
+    alike = keys if alike is None else alike
     store, task = dataset.store, dataset.task
     reasons = [reason for *_, reason in rejected]
     labels = dataset.labels(np.arange(len(store))).astype(np.float64)
@@ -84,7 +88,7 @@ def summarize(
         "rejected_file": str(store.folder / REJECTED),
         "left_out": int(rows) - len(rejected) - len(used),
         "duplicates": len(keys) - len(np.unique(keys)),
-        "conflicts": count_conflicts(keys, labels),
+        "conflicts": count_conflicts(alike, labels),
         "splits": {
             name: {"rows": len(part), "molecules": len(unique)}
             for (name, part), unique in zip(splits.items(), names, strict=True)
@@ -108,7 +112,7 @@ def summarize(
     summary["notes"] = [*map(str, notes), *_hints(targets)]
     if "isotopes" in summary["odd"].get("counts", ()):
         summary["notes"].append(_ISOTOPES)
-    found = [*_warnings(summary, labels), *_contradictions(targets, keys[used], labels[used])]
+    found = [*_warnings(summary, labels), *_contradictions(targets, alike[used], labels[used])]
     summary["warnings"] = list(dict.fromkeys([*map(str, warnings), *found]))
     return summary
 

@@ -7,7 +7,7 @@ executed.
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +19,10 @@ from torch import Tensor
 
 from slicegraph import __version__
 from slicegraph.files import write_atomically
-from slicegraph.nn.layer import Layer
+from slicegraph.nn.slice_sort import Layer
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+MEMBERS, _MEMBER = "members", "member-{}"  # of an ensemble, of which the folder is the first
 CARD_MARK = "<!-- written by slicegraph -->"  # a card without it is a user's
 _NUMBERS: dict[Any, Any] = {int: (int, "a whole number"), float: ((int, float), "a number")}
 ConfigType = TypeVar("ConfigType", bound="Config")
@@ -234,9 +235,32 @@ def read_config(path: str | Path) -> dict[str, Any]:
         if not isinstance(config, dict):
             raise ValueError(f"a {type(config).__name__}, expected an object")
         config.pop("training", None)  # what a run adds for people
+        config.pop(MEMBERS, None)
     except ValueError as error:
         raise ValueError(f"load: {place / CONFIG_FILE} is damaged ({error})") from None
     return config
+
+
+def member_folders(place: Path) -> list[Path]:
+    """Returns the folders of the other models of the ensemble that is saved in a folder."""
+    content = json.loads((place / CONFIG_FILE).read_text())
+    folders = [place / _MEMBER.format(number) for number in range(2, content.get(MEMBERS, 1) + 1)]
+    for folder in folders:
+        if not (folder / CONFIG_FILE).is_file():
+            raise FileNotFoundError(
+                f"load: {place} is an ensemble of {len(folders) + 1} models, and {folder.name} is "
+                "missing; copy the whole folder"
+            )
+    return folders
+
+
+def save_members(folder: Path, models: Sequence[Model]) -> None:
+    """Writes an ensemble: the first model as any other, the others in folders below it."""
+    for number, model in enumerate(models, start=1):
+        model.save(folder if number == 1 else folder / _MEMBER.format(number))
+    path = folder / CONFIG_FILE
+    content = json.loads(path.read_text()) | {MEMBERS: len(models)}
+    write_atomically(path, [(json.dumps(content, indent=2) + "\n").encode()])
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -11,27 +13,29 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn.inits import reset
-from torch_geometric.utils import degree
+from torch_geometric.utils import degree, is_sparse
 
 from slicegraph.models.base import Config, Model
 from slicegraph.models.graphormer import Weights, read_graphormer_v1, read_huggingface
 from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
-from slicegraph.nn.block import EncoderBlock, encode, real_rows
+from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
-from slicegraph.nn.layer import NORMS
-from slicegraph.nn.local import LOCALS, Edges
-from slicegraph.nn.mixer import MIXERS, Mixer
-from slicegraph.nn.packed import PaddedSets, batch_to_ptr, gather_rows, token_ptr
+from slicegraph.nn.mixer import ENCODER_MIXERS, MIXERS, Mixer, NoMixer
+from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
-from slicegraph.ops.dropout import dropout
+from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.operator import pytree
+from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
+from slicegraph.transforms import RingNodes
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 TASKS = ("regression", "binary", "multiclass")
 LEVELS = ("graph", "node")
 INITS = ("graphormer", "torch")
+MOST_DEVIATIONS = 10.0  # of a feature from its mean; values beyond count as that
 WALK_TERMS = ("node", "edge", "pair")
 ENCODINGS = {  # the attribute of a graph, which is also a field, and PyG's transform that writes it
     "laplacian_eigenvector_pe": "AddLaplacianEigenvectorPE(k={})",
@@ -46,10 +50,13 @@ class GraphSliceformerConfig(Config):
 
     Args:
         num_layers, channels, ffn_channels, heads: the size of the encoder.
-        mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`.
+        mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`;
+            ``"none"`` leaves it out, and nodes exchange information along edges alone.
         local: ``"gine"`` adds messages along the edges to every mixer, see
             :class:`~slicegraph.nn.LocalBranch`; ``"gated"`` does so with a state for every edge,
             see :class:`~slicegraph.nn.GatedBranch`; ``"none"`` does not.
+        rings: rings of up to this many atoms are added as nodes, see
+            :class:`~slicegraph.transforms.RingNodes`; 0 adds none.
         norm: ``"layer"`` or ``"batch"``, see :class:`~slicegraph.nn.EncoderBlock`.
         walk_length: how many random-walk probabilities (0, 1, ... steps) are read; 0 for none.
         walk_terms: where they are read: ``"node"``, from a node back to itself, added to its
@@ -93,6 +100,17 @@ class GraphSliceformerConfig(Config):
             ``slicegraph.data.molecules``; a predictor takes them too.
         target_mean, target_std: mean and standard deviation of each target of a regression. The
             head predicts standardised targets; the model returns them in their unit.
+        log_target: whether a regression predicts the decimal logarithm of its targets, of which
+            ``target_mean`` and ``target_std`` are then; the model returns the targets.
+        feature_columns, descriptors, fingerprint: the numbers that are joined to the vector of each
+            graph in front of the head, ``batch.features [B, F]``: columns of a table, descriptors
+            of RDKit by name, and so many counts of Morgan neighbourhoods. With any of them use
+            ``head_layers`` of at least 2, or the head is linear in them.
+        feature_mean, feature_std: of the columns and the descriptors; 0 for a deviation leaves that
+            number out. A column is standardised; of a standardised descriptor, and of a count, the
+            model reads :math:`\\operatorname{asinh}`. A gap (NaN) is 0 then.
+        label_means: the mean of each target (or of its logarithm) in the training; of classes the
+            share of class 1, or of every class of each target. The baseline of explanations.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
             room for 128 hops; neither is used by a model trained here.
         empty_hops, in_degree_twice: quirks of Graphormer v1, which its weights need: the slots
@@ -136,6 +154,7 @@ class GraphSliceformerConfig(Config):
     standardize: tuple[str, ...] = ()
     target_mean: tuple[float, ...] | None = None
     target_std: tuple[float, ...] | None = None
+    label_means: tuple[float, ...] | None = None
     padding_row: bool = False
     hop_blocks: int | None = None
     empty_hops: bool = False
@@ -150,6 +169,13 @@ class GraphSliceformerConfig(Config):
     pair_weights: str = "softmax"
     head_layers: int = 1
     init: str = "graphormer"
+    log_target: bool = False
+    rings: int = 0
+    feature_columns: tuple[str, ...] = ()
+    descriptors: tuple[str, ...] = ()
+    fingerprint: int = 0
+    feature_mean: tuple[float, ...] = ()
+    feature_std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,17 +196,23 @@ class GraphSliceformerConfig(Config):
             "head_layers",
         )
         self._check_one_of(
-            task=TASKS, task_level=LEVELS, local=LOCALS, mixer=MIXERS, readout=READOUTS
+            task=TASKS, task_level=LEVELS, local=LOCALS, mixer=ENCODER_MIXERS, readout=READOUTS
         )
         self._check_one_of(norm=NORMS, pair_weights=PAIR_WEIGHTS, init=INITS)
         if not set(self.walk_terms) <= set(WALK_TERMS):
             raise self._error("walk_terms", f", expected some of {', '.join(WALK_TERMS)}")
         if self.walk_length < 0:
             raise self._error("walk_length", " is negative")
+        if self.mixer == "none" and self.local == "none":
+            raise self._error("mixer", " needs a local branch, such as local = 'gine'")
+        self._check_rings()
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
-        for name, values in self.pick("target_names", "target_mean", "target_std").items():
-            if values and len(values) != self.num_targets:
+        shares = self.num_targets * (self.num_classes if self.task == "multiclass" else 1)
+        names = ("target_names", "target_mean", "target_std", "label_means")
+        for name, values in self.pick(*names).items():
+            expected = shares if name == "label_means" else self.num_targets
+            if values and len(values) != expected:
                 counts = f"{len(values)} values for {self.num_targets} targets"
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
         classes = self.num_classes if self.task == "multiclass" else 2
@@ -193,6 +225,55 @@ class GraphSliceformerConfig(Config):
             raise self._error("task", ", expected 'regression', which target_std is for")
         if self.target_std is not None and not min(self.target_std) > 0:
             raise self._error("target_std", " must be above 0")
+        if self.log_target and self.task != "regression":
+            raise self._error("task", ", expected 'regression', which log_target is for")
+
+        if self.fingerprint < 0:
+            raise self._error("fingerprint", " is negative")
+        named = len(self.feature_columns) + len(self.descriptors)
+        for name, values in self.pick("feature_mean", "feature_std").items():
+            if len(values) != named:
+                counts = f"{len(values)} values for {named} columns and descriptors"
+                raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
+        if self.num_features and self.task_level == "node":
+            raise self._error("task_level", ", expected 'graph', which the features are for")
+
+    def _check_rings(self) -> None:
+        if not self.rings:
+            return
+        if self.rings < 3:
+            raise self._error("rings", ", expected 0, or at least 3")
+        if self.node_vocabulary is None or self.edge_dim is not None:
+            raise self._error("rings", " needs categories as features of nodes and edges")
+        if self.task_level != "graph":
+            raise self._error("rings", ", expected 0 with task_level = 'node'")
+        if name := next(filter(partial(getattr, self), ENCODINGS), None):
+            raise self._error("rings", f", expected 0 with {name}, which rings do not have")
+
+    @property
+    def ring_nodes(self) -> RingNodes | None:
+        """What adds the rings to a batch."""
+        nodes, edges = self.node_vocabulary, self.edge_vocabulary
+        if not self.rings or nodes is None:
+            return None
+        return RingNodes(self.rings, nodes[0], edges[0] if edges else 0)
+
+    @property
+    def node_tables(self) -> tuple[int, ...] | None:
+        """The number of categories of each node feature, with those of rings."""
+        sizes, more = self.node_vocabulary, max(0, self.rings - 2)
+        return (sizes[0] + more, *sizes[1:]) if sizes else sizes
+
+    @property
+    def edge_tables(self) -> tuple[int, ...] | None:
+        """The number of categories of each edge feature, with that of the edges of rings."""
+        sizes, more = self.edge_vocabulary, int(self.rings > 0)
+        return (sizes[0] + more, *sizes[1:]) if sizes else sizes
+
+    @property
+    def num_features(self) -> int:
+        """How many numbers are joined to the vector of each graph."""
+        return len(self.feature_columns) + len(self.descriptors) + self.fingerprint
 
     @property
     def token(self) -> bool:
@@ -258,8 +339,7 @@ def make_batch(
     attributes |= {"x": x, "edge_index": edge_index, "edge_attr": edge_attr}
     if batch is None:
         return _filled(data, attributes)
-    if batch.shape != x.shape[:1]:
-        raise ValueError(f"batch has shape {list(batch.shape)}, expected [{x.shape[0]}]")
+    check_batch("GraphSliceformer", batch, x)
     attributes["batch"] = batch
     if "ptr" in attributes:  # then the edges are grouped by graph already
         return _filled(data, attributes)
@@ -284,8 +364,13 @@ def _filled(data: Data, attributes: dict[str, Any]) -> Data:
 
 def read_batch(data: Data) -> GraphBatch:
     """Reads the tensors of a ``Batch``, or of a single graph; raises if it is empty."""
+    if not isinstance(data, Data):
+        kind = f"the batch is a {type(data).__name__}, expected a Data or Batch, or plain tensors"
+        raise TypeError(f"{kind}; Batch.from_data_list makes one of several graphs")
     if data.x is None:
         raise ValueError("the batch has no x, the features of the nodes")
+    if data.edge_index is None and "adj_t" in data:
+        raise ValueError("the batch has adj_t and no edge_index; leave out ToSparseTensor")
     if "ptr" in data:
         ptr = data.ptr
     elif data.batch is not None:
@@ -295,6 +380,11 @@ def read_batch(data: Data) -> GraphBatch:
     if ptr.numel() < 2 or data.x.shape[0] == 0:
         raise ValueError(f"the batch is empty: {ptr.numel() - 1} graphs with {len(data.x)} nodes")
     edge_index = ptr.new_empty(2, 0) if data.edge_index is None else data.edge_index
+    if data.edge_attr is not None and data.edge_attr.shape[0] != edge_index.shape[1]:
+        raise ValueError(
+            f"edge_attr has shape {list(data.edge_attr.shape)}, expected a row for each of the "
+            f"{edge_index.shape[1]} edges"
+        )
     in_degree, out_degree = (
         data[name] if name in data else degree(ends, data.x.shape[0], torch.long)
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0]))
@@ -323,8 +413,6 @@ def register_batch(batch: Data) -> list[Any]:
         >>> program = torch.export.export(model.eval(), (batch,), dynamic_shapes=(shapes,))
     """
     kind = type(batch)
-    # A private module of torch, but the one that torch.export names for this.
-    pytree: Any = getattr(torch.utils, "_pytree", None)
     if not hasattr(pytree, "register_pytree_node"):
         raise RuntimeError("register_batch: not with this torch; export a model of plain tensors")
 
@@ -417,13 +505,17 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     target_mean: Tensor | None
     target_std: Tensor | None
+    feature_shift: Tensor
+    feature_scale: Tensor
 
     def __init__(self, config: GraphSliceformerConfig) -> None:
         super().__init__()
         self.config = c = config
-        tables = c.pick("node_vocabulary", "node_dim", "max_degree", "padding_row")
+        self.ring_nodes = c.ring_nodes
+        tables = c.pick("node_dim", "max_degree", "padding_row")
         self.embedding = GraphEmbedding(
             c.channels,
+            node_vocabulary=c.node_tables,
             token=c.token,
             in_degree_twice=c.in_degree_twice,
             walk_length=c.walks_of("node"),
@@ -440,16 +532,15 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         if local is not None and edge_walks:
             self.edge_walks = WalkEncoder(edge_walks, c.channels)
         if local is not None and local.keeps_state and (c.edge_vocabulary or c.edge_dim):
-            self.edge_embedding = feature_encoder(c.channels, c.edge_vocabulary, c.edge_dim)
+            self.edge_embedding = feature_encoder(c.channels, c.edge_tables, c.edge_dim)
         self.blocks = torch.nn.ModuleList(map(self._block, range(1, c.num_layers + 1)))
         self.structural_bias = None
-        if MIXERS[c.mixer].needs_pairs:
-            tables = c.pick(
-                "max_distance", "max_hops", "edge_vocabulary", "edge_dim", "padding_row"
-            )
+        if ENCODER_MIXERS[c.mixer].needs_pairs:
+            tables = c.pick("max_distance", "max_hops", "edge_dim", "padding_row")
             self.structural_bias = StructuralBias(
                 c.heads,
                 token=c.token,
+                edge_vocabulary=c.edge_tables,
                 hop_blocks=c.hop_blocks,
                 empty_hops=c.empty_hops,
                 walk_length=c.walks_of("pair"),
@@ -465,6 +556,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
         widths = [max(1, c.channels >> n) for n in range(c.head_layers)]
         widths[0] = self.readout.out_channels if c.task_level == "graph" else c.channels
+        widths[0] += c.num_features
         self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, widths, widths[1:]))
         self.head = torch.nn.Linear(widths[-1], outputs)
         self.reset_parameters()
@@ -472,12 +564,14 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     def _block(self, layer: int) -> EncoderBlock:
         c, local = self.config, cast(Any, LOCALS[self.config.local])
         options = c.pick("mixer", "order", "align", "num_layers", "quantiles")
-        mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
+        mixer: Any = NoMixer(c.channels)
+        if c.mixer != "none":
+            mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
         branch: Any = None
         if local is not None and local.keeps_state:
             branch = local(c.channels, norm=c.norm, update=layer < c.num_layers)
         elif local is not None:
-            branch = local(c.channels, **c.pick("edge_vocabulary", "edge_dim"))
+            branch = local(c.channels, edge_vocabulary=c.edge_tables, edge_dim=c.edge_dim)
         options = c.pick("dropout", "post_norm", "recompute", "norm")
         return EncoderBlock(mixer, c.ffn_channels, local=branch, **options)
 
@@ -562,6 +656,15 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         for name, values in self.config.pick("target_mean", "target_std").items():
             buffer = None if values is None else self.head.weight.new_tensor(values)
             self.register_buffer(name, buffer, persistent=False)
+        c = self.config
+        if c.num_features:
+            counts = (0.0,) * c.fingerprint, (1.0,) * c.fingerprint
+            scales = tuple(1 / std if std else 0.0 for std in c.feature_std)
+            buffers = {"feature_shift": c.feature_mean + counts[0]}
+            buffers |= {"feature_scale": scales + counts[1]}
+            for name, values in buffers.items():
+                buffer = self.head.weight.new_tensor(values)
+                self.register_buffer(name, buffer, persistent=False)
 
     def forward(
         self,
@@ -582,12 +685,23 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             **attributes: further attributes of a batch, such as ``random_walk_pe`` ``[N, k]``.
         """
         if isinstance(x, Tensor):
-            self._check_edge_attr(edge_attr)
+            self._check_tensors(edge_index, edge_attr, attributes)
             x = make_batch(x, edge_index, edge_attr, batch, **attributes)
+        elif attributes or any(other is not None for other in (edge_index, edge_attr, batch)):
+            kind = type(x).__name__
+            raise ValueError(f"GraphSliceformer: x is a {kind}, expected no further arguments")
         return self.rescale(self.score(x))
 
-    def _check_edge_attr(self, edge_attr: Tensor | None) -> None:
-        """Raises if a tensor at the place of the edge features may be another, such as batch."""
+    def _check_tensors(
+        self, edge_index: Any, edge_attr: Tensor | None, attributes: dict[str, Tensor]
+    ) -> None:
+        """Raises for a tensor that would not be read, or may be another, such as batch."""
+        if edge_index is not None and is_sparse(edge_index):
+            remedy = "torch_geometric.utils.to_edge_index(adj) makes [2, E]"
+            raise ValueError(f"GraphSliceformer: edge_index is a sparse adjacency matrix; {remedy}")
+        if "edge_weight" in attributes:
+            remedy = "weights are edge features: edge_weight.unsqueeze(-1) with edge_dim=1"
+            raise ValueError(f"GraphSliceformer: edge_weight is given; {remedy}")
         if edge_attr is None:
             return
         given, problem = f"{edge_attr.dtype} of shape {list(edge_attr.shape)}", None
@@ -613,21 +727,43 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def rescale(self, scores: Tensor) -> Tensor:
         """Converts the output of :meth:`score` to the unit of the targets."""
-        if self.target_mean is None or self.target_std is None:
-            return scores
-        return scores * self.target_std + self.target_mean
+        if self.target_mean is not None and self.target_std is not None:
+            scores = scores * self.target_std + self.target_mean
+        return 10**scores if self.config.log_target else scores
+
+    def standardise(self, targets: Tensor) -> Tensor:
+        """Converts targets to what :meth:`score` predicts; the inverse of :meth:`rescale`."""
+        if self.config.log_target:
+            targets = targets.log10()
+        if self.target_mean is not None and self.target_std is not None:
+            targets = (targets - self.target_mean) / self.target_std
+        return targets
 
     def score(self, batch: Data) -> Tensor:
         """Computes the output of the head, for a loss: standardised targets, or logits."""
         x = self.embed(batch)
+        if self.config.num_features:
+            x = torch.cat([x, self._features(batch, x)], dim=-1)
         for layer in self.head_hidden:
             x = functional.gelu(layer(x))
         out = self.head(x)
         multiclass = self.config.task == "multiclass"
         return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
 
+    def _features(self, batch: Data, x: Tensor) -> Tensor:
+        """Returns the standardised numbers of each graph, ``[B, F]``, for its vectors `x`."""
+        shape = [x.shape[0], self.config.num_features]
+        if "features" not in batch or list(batch.features.shape) != shape:
+            found = f"of shape {list(batch.features.shape)}" if "features" in batch else "missing"
+            raise ValueError(f"GraphSliceformer: features is {found}, expected {shape}")
+        scaled = (batch.features.to(x.dtype) - self.feature_shift) * self.feature_scale
+        columns = len(self.config.feature_columns)
+        scaled = torch.cat([scaled[:, :columns], scaled[:, columns:].asinh()], dim=-1)
+        return scaled.nan_to_num(0.0).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
+
     def embed(self, batch: Data) -> Tensor:
-        """Computes the vector of each graph, or node, that the head reads."""
+        """Computes the vector of each graph, or node; the head reads it, and the features."""
+        batch = self._with_rings(batch)
         graphs, token = read_batch(batch), self.config.token
         num_nodes = graphs.features.shape[0]
         # On a CPU the rows stay packed; elsewhere, and in a compiled graph, they are padded here.
@@ -663,6 +799,17 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             x = functional.gelu(self.final_transform(x))
         x = real_rows(self.final_norm, sets)(x)
         return x if token or of_nodes else self.readout(x, **options)
+
+    def _with_rings(self, batch: Data) -> Data:
+        """Adds the rings, unless the transform has added them already."""
+        if self.ring_nodes is None or "num_rings" in batch:
+            return batch
+        compiled, edges = torch.compiler.is_compiling(), batch.edge_index
+        if compiled or (edges is not None and not edges.is_cpu):
+            place = "a compiled graph" if compiled else str(edges.device)
+            remedy = f"apply {self.ring_nodes} to the batch before"
+            raise ValueError(f"GraphSliceformer: rings cannot be found in {place}; {remedy}")
+        return self.ring_nodes(copy(batch))
 
     def _encode(self, batch: Data) -> Tensor | None:
         """Projects the positional encodings of the nodes."""
@@ -730,6 +877,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         """Computes S + E of a batch; None if the mixer does not use it."""
         if self.structural_bias is None:
             return None
+        batch = self._with_rings(batch)
         c, graphs = self.config, read_batch(batch) if graphs is None else graphs
         walks = self._walks(batch, graphs) if walks is None else walks
         ptr, edge_index = graphs.ptr, graphs.edge_index
@@ -742,7 +890,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             encoding = self.structural_bias.find_paths(edge_index, ptr, graphs.num_pairs)
         return self.structural_bias(
             *(encoding, ptr, graphs.edge_attr),
-            softmax=MIXERS[c.mixer].needs_softmax,
+            softmax=ENCODER_MIXERS[c.mixer].needs_softmax,
             values=self.pair_values(batch, ptr),
             walks=walks,
             sets=graphs.sets(c.token) if sets is None else sets,

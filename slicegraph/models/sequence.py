@@ -17,8 +17,8 @@ from slicegraph.nn.mixer import SEQUENCE_MIXERS, SequenceMixer
 from slicegraph.nn.packed import DenseSets, PaddedSets, pack, to_front, token_ptr
 from slicegraph.nn.readout import SEQUENCE_READOUTS, SequenceReadout
 from slicegraph.nn.slice_sort import check_mask
-from slicegraph.ops.dropout import dropout
 from slicegraph.ops.layout import can_read
+from slicegraph.ops.pairs import dropout
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from slicegraph.nn.embedding import FeatureTable
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, token_ptr
-from slicegraph.ops.dropout import dropout as drop
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.mix import fuses_mix, mix_sets
-from slicegraph.ops.operator import has_kernel, is_transformed
+from slicegraph.ops.operator import is_transformed, may_call_kernel
+from slicegraph.ops.pairs import dropout as drop
 from slicegraph.ops.pairs import pair_attention, pair_mix_op, pair_mix_through
 from slicegraph.ops.paths import ShortestPaths, shortest_paths, structural_bias
 
@@ -47,6 +47,7 @@ class PairBias:
         bias: Tensor,
         sets: PaddedSets,
         softmax: bool = True,
+        *,
         layers: Sequence[Tensor] = (),
         kind: str = "softmax",
     ) -> None:
@@ -102,7 +103,7 @@ class PairBias:
         if qkv.dim() == 3:
             return self._dense_attention(qkv, bias, dropout)
         # Torch's attention is slower on a CPU with dropout: step by step, and with padding.
-        if has_kernel("pair_attention", qkv) or (dropout and on_cpu(qkv)) or is_transformed():
+        if may_call_kernel("pair_attention", qkv) or (dropout and on_cpu(qkv)) or is_transformed():
             out, bias = pair_attention(qkv, bias, self.sets.ptr, dropout)
             # The next layer goes on from here, so that the gradients of all layers add up in place.
             self.bias = bias if bias.dtype == self.bias.dtype else self.bias
@@ -176,7 +177,13 @@ class PathBias(Layer):
         super().reset_parameters()
 
     def forward(self, edge_attr: Tensor, max_hops: int, empty_hops: bool) -> Tensor:
-        """Returns ``[E, max_hops, heads]``; with ``empty_hops``, one more row for empty slots."""
+        """Returns ``[E, max_hops, heads]``; with ``empty_hops``, one more row for empty slots.
+
+        Args:
+            edge_attr: ``[E, F]``, the edge features.
+            max_hops: how many edges of a path count.
+            empty_hops: whether the slots after the last edge of a path count too.
+        """
         if self.edge_table is not None:
             edges = self.edge_table(edge_attr)
         else:
@@ -221,6 +228,13 @@ class WalkBias(Layer):
         self.outer = torch.nn.Linear(channels, layers * heads, bias=False)
 
     def forward(self, walks: Tensor, sets: PaddedSets, token: bool) -> tuple[Tensor, ...]:
+        """Computes the bias of each layer.
+
+        Args:
+            walks: ``[P, length]``, the probabilities of all pairs.
+            sets: the padded layout of the rows of each graph.
+            token: whether each graph has one row more than nodes.
+        """
         n = sets.length
         # The walks are data: they are padded before the first product, which needs no gradient.
         rows = self.norm(walks.to(self.inner.weight.dtype))
@@ -436,7 +450,7 @@ class StructuralBias(Layer):
         self._check_shape("walks", walks, pairs, self.walk_length)
         added = self.walk_bias(walks, sets, token)
         if self.own_layers:
-            return PairBias(bias, sets, softmax, added, self.weights)
+            return PairBias(bias, sets, softmax, layers=added, kind=self.weights)
         return PairBias(bias + added[0], sets, softmax, kind=self.weights)
 
     def _check_memory(

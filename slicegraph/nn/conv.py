@@ -14,9 +14,9 @@ from torch_geometric.utils import is_sparse
 
 from slicegraph.nn.attention import SliceSortAttention
 from slicegraph.nn.bias import StructuralBias
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.mixer import Mixer
-from slicegraph.nn.packed import PaddedSets, batch_to_ptr
+from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read
 from slicegraph.ops.paths import ShortestPaths
 
@@ -79,8 +79,8 @@ class SliceSortConv(Layer):
         out_channels: int | None = None,
         heads: int = 1,
         edge_dim: int | None = None,
-        edge_vocabulary: Sequence[int] | None = None,
         *,
+        edge_vocabulary: Sequence[int] | None = None,
         mixer: str = "quantile_attn",
         max_distance: int = 254,
         max_hops: int = 5,
@@ -142,7 +142,9 @@ class SliceSortConv(Layer):
             ptr, pairs = batch_to_ptr(batch), None
         if bias is None:
             return self.mixer(x, ptr)
-        if batch is not None:  # pairs are padded per graph, and the encoding counts empty ones
+        packed = can_read(x) or x.shape[0] == 0  # there is no set to pad
+        # Pairs are padded per graph, and a given encoding counts graphs without nodes too.
+        if batch is not None and not (packed and encoding is None):
             graphs = int(batch[-1]) + 1 if encoding is None else encoding.edge_ptr.numel() - 1
             numbers = torch.arange(graphs + 1, device=batch.device, dtype=batch.dtype)
             ptr = torch.searchsorted(batch, numbers)
@@ -152,7 +154,7 @@ class SliceSortConv(Layer):
                 edge_index = edge_index[:, order]
                 edge_attr = None if edge_attr is None else edge_attr[order]
             encoding = bias.find_paths(edge_index, ptr, pairs)
-        if can_read(x):
+        if packed:
             return self.mixer(x, ptr, bias(encoding, ptr, edge_attr, self.mixer.kind.needs_softmax))
         length = x.shape[0] if batch is None else encoding.max_nodes
         sets = PaddedSets(ptr, length, x.shape[0])
@@ -168,13 +170,17 @@ class SliceSortConv(Layer):
         edge_weight: Tensor | None,
     ) -> None:
         problem = None
-        if isinstance(x, tuple):
-            problem = "x is a tuple, expected one tensor: there are no bipartite graphs"
+        if not isinstance(x, Tensor):
+            problem = (
+                f"x is a {type(x).__name__}, expected one tensor: there are no bipartite graphs"
+            )
         elif is_sparse(edge_index):
             problem = (
                 "edge_index is a sparse adjacency matrix, expected [2, E]; "
                 "torch_geometric.utils.to_edge_index(adj) makes one"
             )
+        elif self.structural_bias is not None and not isinstance(edge_index, Tensor):
+            problem = f"edge_index is a {type(edge_index).__name__}, expected a tensor [2, E]"
         elif edge_weight is not None:
             problem = (
                 "edge_weight is given; weights are edge features: "
@@ -182,10 +188,6 @@ class SliceSortConv(Layer):
             )
         elif x.dim() != 2 or (self.in_channels != -1 and x.shape[1] != self.in_channels):
             problem = f"x has shape {list(x.shape)}, expected [N, {self.in_channels}]"
-        elif x.shape[0] == 0:
-            problem = "x has no rows, expected at least one node"
-        elif batch is not None and batch.shape != x.shape[:1]:
-            problem = f"batch has shape {list(batch.shape)}, expected [{x.shape[0]}]"
         elif edge_attr is not None and edge_attr.dim() == 1 and not edge_attr.is_floating_point():
             problem = (
                 f"edge_attr is {edge_attr.dtype} of shape {list(edge_attr.shape)}, expected "
@@ -196,8 +198,15 @@ class SliceSortConv(Layer):
                 f"edge_attr of shape {list(edge_attr.shape)} is given, and the layer was made "
                 "without edge_dim (floating-point features) and edge_vocabulary (categories)"
             )
+        elif edge_attr is not None and edge_attr.shape[0] != edge_index.shape[-1]:
+            problem = (
+                f"edge_attr has shape {list(edge_attr.shape)}, expected a row for each of the "
+                f"{edge_index.shape[-1]} edges"
+            )
         if problem is not None:
             raise ValueError(f"SliceSortConv: {problem}")
+        if batch is not None:
+            check_batch("SliceSortConv", batch, x)
 
     def __repr__(self) -> str:
         mixer = self.mixer
@@ -247,6 +256,7 @@ class GPSLayer(Layer):
         conv: torch.nn.Module | None = None,
         attn: torch.nn.Module | None = None,
         dropout: float = 0.0,
+        *,
         act: str | Callable = "relu",
         norm: str | None = "batch_norm",
         norm_kwargs: dict[str, Any] | None = None,

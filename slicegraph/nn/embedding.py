@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import prepend_tokens, token_ptr
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import is_transformed
 
@@ -149,6 +149,11 @@ class WalkEncoder(Layer):
         self.linear = torch.nn.Linear(length, channels)
 
     def forward(self, walks: Tensor) -> Tensor:
+        """Projects the probabilities.
+
+        Args:
+            walks: ``[T, length]`` or more columns, of which the first are read.
+        """
         length = self.linear.in_features
         if walks.dim() != 2 or walks.shape[1] < length:
             shape = list(walks.shape)

@@ -11,12 +11,22 @@ import torch
 from torch import Tensor
 
 from slicegraph.ops.layout import can_read, set_of_row
-from slicegraph.ops.operator import is_transformed
+from slicegraph.ops.operator import assert_async, is_transformed
 
-# A private name of torch: the only check of values that neither waits for a GPU nor breaks a
-# compiled graph. Without it, an unsorted batch is not noticed there.
-_assert_async = getattr(torch, "_assert_async", None)
 _HOW_TO_SORT = "perm = batch.argsort(stable=True); x, batch = x[perm], batch[perm]"
+
+
+def check_batch(name: str, batch: Any, x: Tensor) -> None:
+    """Raises unless a PyG ``batch`` vector has an integer for each of the packed rows ``x``."""
+    if not isinstance(batch, Tensor):
+        raise TypeError(f"{name}: batch is a {type(batch).__name__}, expected a tensor")
+    if batch.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name}: batch is {batch.dtype}, expected int64 or int32")
+    if x.dim() != 2 or batch.shape != x.shape[:1]:
+        raise ValueError(
+            f"{name}: batch of shape {list(batch.shape)} with x of shape {list(x.shape)}, expected "
+            "batch [T] and x [T, C]"
+        )
 
 
 def batch_to_ptr(batch: Tensor) -> Tensor:
@@ -26,9 +36,9 @@ def batch_to_ptr(batch: Tensor) -> Tensor:
     unknown: ``ptr`` is ``[T + 1]``, and all sets of a run but the last are empty.
     """
     if not can_read(batch):
-        if _assert_async is not None:
+        if assert_async is not None:
             is_sorted = (batch == batch.cummax(0).values).all()
-            _assert_async(is_sorted, "batch is not sorted; sort the rows by " + _HOW_TO_SORT)
+            assert_async(is_sorted, "batch is not sorted; sort the rows by " + _HOW_TO_SORT)
         starts = torch.searchsorted(batch, batch)
         return torch.cat([starts, starts.new_full((1,), batch.shape[0])])
     if bool((descents := batch[1:] < batch[:-1]).any()):
@@ -37,6 +47,8 @@ def batch_to_ptr(batch: Tensor) -> Tensor:
             f"batch is not sorted: batch[{row + 1}] = {int(batch[row + 1])} follows "
             f"batch[{row}] = {int(batch[row])}; sort the rows by {_HOW_TO_SORT}"
         )
+    if batch.numel() and (first := int(batch[0])) < 0:
+        raise ValueError(f"batch[0] = {first} is negative, expected the number of a graph")
     counts = torch.unique_consecutive(batch, return_counts=True)[1]
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
@@ -155,8 +167,8 @@ class PaddedSets:
         self.length = length
         self.num_rows = int(self.ptr[-1]) if num_rows is None else num_rows
         self.full = can_read(ptr) and self.num_rows == self.num_sets * self.length
-        if known and self.num_sets and _assert_async is not None:
-            _assert_async((self.sizes <= length).all(), "a set is larger than max_nodes")
+        if known and self.num_sets and assert_async is not None:
+            assert_async((self.sizes <= length).all(), "a set is larger than max_nodes")
         sets = set_of_row(self.ptr, self.num_rows)
         self.slots = torch.arange(self.num_rows, device=ptr.device) + (
             sets * self.length - self.ptr[sets]

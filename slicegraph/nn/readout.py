@@ -9,9 +9,10 @@ from torch import Tensor
 from torch_geometric.nn import aggr
 from torch_geometric.utils import segment
 
-from slicegraph.nn.layer import Layer
 from slicegraph.nn.packed import PaddedSets, gather_rows
+from slicegraph.nn.slice_sort import Layer
 from slicegraph.ops.layout import can_read
+from slicegraph.ops.reference import quantile_positions
 from slicegraph.ops.sort import sort_columns
 
 
@@ -52,8 +53,8 @@ class SliceSortAggregation(aggr.MultiAggregation):
 
     def __init__(self, k: int = 1) -> None:
         aggr.Aggregation.__init__(self)  # it has no parts
-        if k < 1:
-            raise ValueError(f"SliceSortAggregation: k = {k} must be at least 1")
+        if not isinstance(k, int) or k < 1:
+            raise ValueError(f"SliceSortAggregation: k = {k!r}, expected a number of at least 1")
         self.k = k
 
     def reset_parameters(self) -> None:
@@ -81,6 +82,8 @@ class SliceSortAggregation(aggr.MultiAggregation):
             dim: the dimension of the elements. At -1 the quantiles become a dimension after it.
         """
         dim = dim % x.dim()
+        if not x.is_floating_point():
+            raise TypeError(f"SliceSortAggregation: x is {x.dtype}, expected floating point")
         if self.k > 1 and dim < x.dim() - 2:
             raise ValueError(
                 f"SliceSortAggregation: k = {self.k} quantiles of x of shape {list(x.shape)} at "
@@ -104,15 +107,16 @@ class SliceSortAggregation(aggr.MultiAggregation):
 
     def _interpolate(self, rows: Tensor, ptr: Tensor) -> Tensor:
         """Reads sorted, packed rows at the k quantiles of each set: `[num_sets, k, C]`."""
-        sizes = ptr.diff().unsqueeze(-1)
+        sizes = ptr.diff()
         if rows.shape[0] == 0:
-            return rows.new_zeros(sizes.shape[0], self.k, rows.shape[1])
-        below, above, weight = _ranks(sizes, self.k, rows.dtype)
+            return rows.new_zeros(len(sizes), self.k, rows.shape[1])
+        below, above, weight = quantile_positions(sizes, self.k)
         low, high = (
             rows.index_select(0, at.flatten()).view(*at.shape, rows.shape[1])
             for at in ((ptr[:-1, None] + x).clamp(max=rows.shape[0] - 1) for x in (below, above))
         )
-        return torch.where(sizes.unsqueeze(-1) > 0, low.lerp(high, weight.unsqueeze(-1)), 0)
+        between = low.lerp(high, weight.to(rows.dtype).unsqueeze(-1))
+        return torch.where(sizes.view(-1, 1, 1) > 0, between, 0)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(k={self.k})"
@@ -122,24 +126,13 @@ def _quantiles_of_dense(x: Tensor, lengths: Tensor | None, k: int) -> Tensor:
     rows = sort_columns(x, lengths, None, descending=False, return_indices=False)
     if lengths is None:
         lengths = torch.full((x.shape[0],), x.shape[1], device=x.device)
-    below, above, weight = _ranks(lengths.unsqueeze(-1), k, x.dtype)
+    below, above, weight = quantile_positions(lengths, k)
     low, high = (
         rows.gather(1, at.clamp(max=x.shape[1] - 1).unsqueeze(-1).expand(-1, -1, x.shape[2]))
         for at in (below, above)
     )
-    out = low.lerp(high, weight.unsqueeze(-1))
+    out = low.lerp(high, weight.to(x.dtype).unsqueeze(-1))
     return torch.where(lengths.view(-1, 1, 1) > 0, out, 0)
-
-
-def _ranks(sizes: Tensor, k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows of a set around each of k quantiles, and the weight of the second: `[B, k]` each,
-    for `sizes` `[B, 1]`."""
-    # Whole numbers, so that no rank of a large set is rounded: q_j = steps[j] / parts.
-    first, parts = (0, k - 1) if k > 1 else (1, 2)
-    steps = torch.arange(first, first + k, device=sizes.device)
-    ranks = (sizes - 1).clamp(min=0) * steps
-    below, rest = ranks // parts, ranks % parts
-    return below, below + (rest > 0), (rest / parts).to(dtype)
 
 
 # PyG's resolver reads this namespace: `aggr="slicesort"`.
@@ -186,23 +179,23 @@ def _max(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
     return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
 
 
-def _dense_sum(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
+def _dense_sum(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
     return (x if sets.full else torch.where(sets.real.unsqueeze(-1), x, 0)).sum(1)
 
 
-def _dense_mean(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
-    return _dense_sum(x, sets) / sets.sizes.clamp(min=1).unsqueeze(-1)
+def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+    return _dense_sum(x, sets, 0) / sets.sizes.clamp(min=1).unsqueeze(-1)
 
 
 def _dense_quantiles(x: Tensor, sets: PaddedSets, quantiles: int) -> Tensor:
     return _quantiles_of_dense(x, sets.lengths, quantiles).flatten(1)
 
 
-def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+def _sum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     return segment(x, ptr, reduce="sum")
 
 
-def _mean(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+def _mean(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     return segment(x, ptr, reduce="mean")
 
 
@@ -210,23 +203,26 @@ def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
     return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
 
 
+def _both(one: ReadoutKind, other: ReadoutKind) -> ReadoutKind:
+    """Two readouts, concatenated."""
+    return ReadoutKind(
+        lambda x, ptr, k: torch.cat([one.function(x, ptr, k), other.function(x, ptr, k)], 1),
+        lambda x, sets, k: torch.cat([one.dense(x, sets, k), other.dense(x, sets, k)], 1),
+        parts=lambda k: one.parts(k) + other.parts(k),
+    )
+
+
+_MEAN, _SUM = ReadoutKind(_mean, _dense_mean), ReadoutKind(_sum, _dense_sum)
+_QUANTILES = ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k)
 READOUTS = {
     "token": ReadoutKind(
         lambda x, ptr, k: gather_rows(x, ptr[:-1]), lambda x, sets, k: x[:, 0], token=True
     ),
-    "mean": ReadoutKind(_mean, _dense_mean),
-    "sum": ReadoutKind(_sum, _dense_sum),
-    "quantiles": ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k),
-    "sum_mean": ReadoutKind(
-        lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr)], 1),
-        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_mean(x, sets)], 1),
-        parts=lambda k: 2,
-    ),
-    "sum_quantiles": ReadoutKind(
-        lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
-        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_quantiles(x, sets, k)], 1),
-        parts=lambda k: 1 + k,
-    ),
+    "mean": _MEAN,
+    "sum": _SUM,
+    "quantiles": _QUANTILES,
+    "sum_mean": _both(_SUM, _MEAN),
+    "sum_quantiles": _both(_SUM, _QUANTILES),
 }
 SEQUENCE_READOUTS = {
     "cls": READOUTS["token"],

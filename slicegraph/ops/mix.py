@@ -7,16 +7,16 @@ from torch import Tensor
 from torch.autograd import Function
 
 from slicegraph.ops import reference, triton
-from slicegraph.ops.dropout import draw_seed
 from slicegraph.ops.layout import OptTensor, check_dense, check_layout, on_cpu
 from slicegraph.ops.operator import (
     Operator,
-    choose,
     differentiate,
+    has_kernel,
     implementation,
     is_transformed,
     observed,
 )
+from slicegraph.ops.pairs import draw_seed
 
 
 def dense_mix(
@@ -98,8 +98,7 @@ def fuses_mix(bias: Tensor, dtype: torch.dtype) -> bool:
     """Whether :func:`dense_mix` of values of this type is a kernel rather than steps of torch."""
     return (
         not on_cpu(bias)
-        and choose(bias.device.type) is triton
-        and dtype in triton.DTYPES["dense_mix"]
+        and has_kernel("dense_mix", bias.device.type, dtype)
         and bias.shape[-1] <= triton.MIX_ROWS
     )
 

@@ -112,23 +112,27 @@ def _force(name: str | None) -> None:
     _implementations.clear()
 
 
+def has_kernel(operator: str, device_type: str, dtype: torch.dtype) -> bool:
+    """Whether the backend in force has a kernel of an operator for tensors of a type."""
+    return dtype in choose(device_type).DTYPES.get(operator, ())
+
+
 def implementation(operator: str, x: Tensor) -> Any:
     """The function that runs an operator on tensors like `x`; without a kernel, the reference."""
     key = (operator, x.dtype) if x.is_cpu else (operator, x.dtype, x.device.type)
     found = _implementations.get(key)
     if found is None:
-        backend = choose(x.device.type)
-        serves = x.dtype in backend.DTYPES.get(operator, ())
-        found = getattr(backend if serves else reference, operator)
+        serves = has_kernel(operator, x.device.type, x.dtype)
+        found = getattr(choose(x.device.type) if serves else reference, operator)
         _implementations[key] = found
     return found
 
 
-def has_kernel(operator: str, *tensors: Tensor) -> bool:
-    """Whether a kernel may run an operator on these tensors, which must be of one type."""
-    dtype, backend = tensors[0].dtype, choose(tensors[0].device.type)
+def may_call_kernel(operator: str, *tensors: Tensor) -> bool:
+    """Whether a kernel may be called directly on these tensors, which must be of one type."""
+    dtype = tensors[0].dtype
     return (
-        dtype in backend.DTYPES.get(operator, ())
+        has_kernel(operator, tensors[0].device.type, dtype)
         and all(x.dtype == dtype and not observed(x) for x in tensors)
         and _knows_forward_mode
         and forward_ad._current_level < 0
@@ -147,18 +151,25 @@ def _private(path: str) -> Any:
 # tell that a call is traced, seen by a dispatch mode, or transformed by functorch; without one of
 # them every call goes through torch's dispatcher. Without the fourth, which tells that forward mode
 # is on, every call records a gradient. Without the fifth, which tells that hooks see every tensor
-# that autograd keeps, `nn` does not use such hooks to keep less.
+# that autograd keeps, `nn` does not use such hooks to keep less. The sixth is the only check of
+# values that neither waits for a GPU nor breaks a compiled graph: without it, an unsorted batch is
+# not noticed there. Without the seventh, gradients are scaled one by one. Without the eighth, which
+# torch.export names for this, a model is exported with plain tensors only.
 PRIVATE_NAMES = (
     "_C._get_tracing_state",
     "_C._len_torch_dispatch_stack",
     "_C._functorch.peek_interpreter_stack",
     "autograd.forward_ad._current_level",
     "_C._autograd._top_saved_tensors_default_hooks",
+    "_assert_async",
+    "_foreach_mul_",
+    "utils._pytree",
 )
 _tracing_state, _dispatch_modes, _functorch_level = map(_private, PRIVATE_NAMES[:3])
 _knows_observers = None not in (_tracing_state, _dispatch_modes, _functorch_level)
 _knows_forward_mode = _private(PRIVATE_NAMES[3]) is not None
 _saving_hooks = _private(PRIVATE_NAMES[4])
+assert_async, multiply_each, pytree = map(_private, PRIVATE_NAMES[5:])
 _is_compiling = torch.compiler.is_compiling
 
 
@@ -236,7 +247,8 @@ class Operator:
         self.kernel = getattr(torch.ops.slicegraph, f"{name}_kernel").default
         self.inlined: Any = None
         triton_op = getattr(torch.library, "triton_op", None)  # from torch 2.6 on
-        if inlined is not None and triton_op is not None:
+        # Without Triton, torch would log that it finds no kernels in the operator.
+        if inlined is not None and triton_op is not None and triton.INSTALLED:
             self.inlined = triton_op(f"slicegraph::{name}_triton", inlined, mutates_args=())
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:
@@ -284,7 +296,7 @@ def fused(operator: str, tensors: tuple[Tensor, ...], *options: Any) -> Tensor:
     the output if it is given `grad_out`.
     """
     seen_through = all(type(x) in PLAIN for x in tensors[2:])
-    if not (seen_through and has_kernel(operator, *tensors[:2])):
+    if not (seen_through and may_call_kernel(operator, *tensors[:2])):
         return getattr(reference, operator)(*tensors, *options)
     return _Fused.apply(operator, options, *tensors)
 
@@ -300,7 +312,7 @@ class _Fused(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[OptTensor, ...]:
         tensors = ctx.saved_tensors  # a recomputed layer may read them once
         inputs = (*tensors, *ctx.options)
-        if torch.is_grad_enabled() or not has_kernel(ctx.operator, *tensors[:2]):
+        if torch.is_grad_enabled() or not may_call_kernel(ctx.operator, *tensors[:2]):
             plain = getattr(reference, ctx.operator)
             grads = differentiate(plain, inputs, ctx.needs_input_grad[2:4], grad_out)
         else:
@@ -309,13 +321,17 @@ class _Fused(torch.autograd.Function):
 
 
 def differentiate(
-    plain: Callable[..., Tensor], inputs: tuple[Any, ...], needed: tuple[bool, ...], grad: Tensor
+    plain: Callable[..., Any], inputs: tuple[Any, ...], needed: tuple[bool, ...], *grads: Tensor
 ) -> list[OptTensor]:
     """The gradients of the first inputs of a function, which can be differentiated again."""
     again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        out = plain(*inputs)
-    leaves = [x for x, need in zip(inputs, needed, strict=False) if need]
-    found = torch.autograd.grad(out, leaves, grad, create_graph=again, materialize_grads=True)
+    with torch.enable_grad():  # views, so that a tensor in two places has a gradient at each
+        own = [x.view_as(x) if need else x for x, need in zip(inputs, needed, strict=False)]
+        outputs = plain(*own, *inputs[len(needed) :])
+    outputs = (outputs,) if isinstance(outputs, Tensor) else outputs
+    pairs = [pair for pair in zip(outputs, grads, strict=True) if pair[0].requires_grad]
+    smooth, weights = zip(*pairs, strict=True)
+    leaves = [x for x, need in zip(own, needed, strict=True) if need]
+    found = torch.autograd.grad(smooth, leaves, weights, create_graph=again, materialize_grads=True)
     each = iter(found)
     return [next(each) if need else None for need in needed]

@@ -1,4 +1,5 @@
-"""Weighted sums over the pairs of rows of packed sets, and attention with a bias for every pair."""
+"""Weighted sums over the pairs of rows of packed sets, attention with a bias for every pair, and
+dropout, whose mask is a hash of the position: nothing is stored."""
 
 import math
 from typing import Any
@@ -6,11 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import functional
 
 from slicegraph.ops import cpu, reference
-from slicegraph.ops.dropout import draw_seed
-from slicegraph.ops.layout import OptTensor, check_dense, check_lengths, check_pairs, plain
-from slicegraph.ops.operator import Operator, differentiate, has_kernel, may_hook_saved
+from slicegraph.ops.layout import (
+    OptTensor,
+    can_read,
+    check_dense,
+    check_lengths,
+    check_pairs,
+    on_cpu,
+    plain,
+)
+from slicegraph.ops.operator import (
+    Operator,
+    differentiate,
+    has_kernel,
+    may_call_kernel,
+    may_hook_saved,
+)
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor) -> Tensor:
@@ -101,7 +116,7 @@ def pair_mix_through(weights: Tensor, values: Tensor, ptr: Tensor) -> tuple[Tens
     """
     # A recomputed layer, whose hooks see what is saved, would keep its second graph alive.
     shared = weights.requires_grad and torch.is_grad_enabled() and may_hook_saved(values)
-    if not (shared and has_kernel("pair_mix", weights, values)):
+    if not (shared and may_call_kernel("pair_mix", weights, values)):
         return pair_mix_op(weights, values, ptr, False), weights
     return _PairMixThrough.apply(weights, values, ptr)
 
@@ -119,7 +134,7 @@ class _PairMixThrough(Function):
             return added, None, None
         weights, values, ptr = ctx.saved_tensors
         heads, length = weights.shape[1:3]
-        if not torch.is_grad_enabled() and has_kernel("pair_outer", grad_out):
+        if not torch.is_grad_enabled() and may_call_kernel("pair_outer", grad_out):
             grad_weights = cpu.pair_outer(grad_out, values, ptr, heads, length, added)
         else:
             grad_weights = pair_outer_op(grad_out, values, ptr, heads, length)
@@ -161,7 +176,7 @@ def pair_attention(qkv: Tensor, bias: Tensor, ptr: Tensor, p: float = 0.0) -> tu
         raise ValueError(f"pair_attention: p = {p} is not in 0..1")
     check_pairs("pair_attention", bias, qkv[:, : qkv.shape[1] // 3], ptr)
     seed = draw_seed() if p else None
-    if not has_kernel("pair_attention", qkv, bias):
+    if not may_call_kernel("pair_attention", qkv, bias):
         return _attend(qkv, bias, ptr, seed, p), bias
     out, passed_on = _PairAttention.apply(qkv, bias, ptr, seed, p)
     return out, passed_on if bias.requires_grad and torch.is_grad_enabled() else bias
@@ -204,3 +219,77 @@ class _PairAttention(Function):
         if grad_bias is not None and added is not None:
             grad_bias = grad_bias + added
         return grad_qkv, grad_bias, None, None, None
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Zeroes every entry with probability ``p`` and divides the others by ``1 - p``.
+
+    On a CPU :func:`torch.nn.functional.dropout` draws its random numbers one after another, in one
+    thread: a third to a half of the time of a training step of a slim model. Here one seed is drawn
+    from torch's generator, and an entry is dropped if a hash of its position and the seed is small.
+    The backward pass computes the hash again. Other devices, compiled graphs, and types other than
+    float32 and float64 use torch's dropout.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p = {p}, expected at least 0 and less than 1")
+    if p == 0:
+        return x
+    if not can_read(x) or x.dtype not in (torch.float32, torch.float64):
+        return functional.dropout(x, p)
+    return _dropout(x, draw_seed(), p)
+
+
+def dropout_add(x: Tensor, added: Tensor, p: float) -> Tensor:
+    """Computes ``dropout(x, p) + added``, which Triton does in one kernel without a mask to keep.
+
+    Compilers fuse torch's own operators just as well.
+    """
+    fused = 0 < p < 1 and not on_cpu(x) and not torch.compiler.is_compiling()
+    if not (fused and x.shape == added.shape and has_kernel("dropout_add", x.device.type, x.dtype)):
+        return dropout(x, p) + added
+    return dropout_add_op(x, added.to(torch.promote_types(x.dtype, added.dtype)), draw_seed(), p)
+
+
+def draw_seed() -> Tensor:
+    """Draw a seed from torch's generator of the CPU, which a GPU need not wait for."""
+    return torch.randint(2**63 - 1, ())
+
+
+_dropout = Operator("dropout", "Tensor x, Tensor seed, float p")
+
+
+@_dropout.differentiate_with
+class _Dropout(Function):
+    @staticmethod
+    def forward(ctx: Any, run: Any, x: Tensor, seed: Tensor, p: float) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.p = p
+        return run(x, seed, p)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        return None, _dropout(grad_out, *ctx.saved_tensors, ctx.p), None, None
+
+
+dropout_add_op = Operator(
+    "dropout_add",
+    "Tensor x, Tensor added, Tensor seed, float p",
+    fake=lambda x, added, *rest: added.new_empty(added.shape),
+    gradients=2,
+)
+
+
+@dropout_add_op.differentiate_with
+class _DropoutAdd(Function):
+    @staticmethod
+    def forward(ctx: Any, run: Any, x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
+        ctx.save_for_backward(seed)
+        ctx.p, ctx.dtype = p, x.dtype
+        return run(x, added, seed, p)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        needed, grad_x = ctx.needs_input_grad[1], None
+        if needed:
+            grad_x = _dropout(grad_out.to(ctx.dtype), *ctx.saved_tensors, ctx.p)
+        return None, grad_x, grad_out, None, None

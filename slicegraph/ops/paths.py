@@ -1,4 +1,5 @@
-"""All-pairs shortest paths and random walks of batches of small graphs, and the pair bias S + E.
+"""Operators on batches of small graphs: shortest paths, random walks, the pair bias S + E, and sums
+along edges.
 
 Graph `b` is the nodes `ptr[b]` to `ptr[b + 1]`; its edges follow one another, in the order of the
 graphs, and so do its pairs of nodes, row major.
@@ -9,9 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from slicegraph.ops import reference
-from slicegraph.ops.layout import check_dense, check_tensor, plain
+from slicegraph.ops.layout import can_read, check_dense, check_index, check_tensor, on_cpu, plain
 from slicegraph.ops.operator import fused, implementation, is_transformed
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -84,6 +86,21 @@ def shortest_paths(
                 [ 0,  2]], dtype=torch.int16)
     """
     name = "shortest_paths"
+    edge_index, ptr = _checked_graphs(name, edge_index, ptr)
+    check_limits(name, max_distance, max_hops)
+    if torch.compiler.is_compiling():
+        return ShortestPaths(*_paths_op(edge_index, ptr, max_distance, max_hops, num_pairs))
+    pair_ptr, edge_ptr = offsets = _run("graph_offsets", ptr)(edge_index, ptr)
+    num_pairs, many = int(pair_ptr[-1]), 1 << 15
+    few_edges = int(edge_ptr[-1]) < many or int(edge_ptr.diff().amax()) < many
+    distance = ptr.new_empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
+    path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
+    _run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
+    largest = int(ptr.diff().max()) if len(ptr) > 1 else 0
+    return ShortestPaths(distance, path, pair_ptr, edge_ptr, largest)
+
+
+def _checked_graphs(name: str, edge_index: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
     edge_index, ptr = plain(edge_index), plain(ptr)
     for argument, value in (("edge_index", edge_index), ("ptr", ptr)):
         check_dense(name, argument, value)
@@ -97,20 +114,12 @@ def shortest_paths(
         raise ValueError(f"{name}: edge_index has shape {list(edge_index.shape)}, expected [2, E]")
     if ptr.dim() != 1 or ptr.numel() == 0:
         raise ValueError(f"{name}: ptr has shape {list(ptr.shape)}, expected [B + 1]")
-    check_limits(name, max_distance, max_hops)
-    edge_index, ptr = edge_index.contiguous(), ptr.long().contiguous()
-    if torch.compiler.is_compiling():
-        return ShortestPaths(*_paths_op(edge_index, ptr, max_distance, max_hops, num_pairs))
+    return edge_index.contiguous(), ptr.long().contiguous()
+
+
+def _run(operator: str, ptr: Tensor) -> Any:
     # Inside of `torch.func`, tensors have no memory that a kernel could read.
-    run = (lambda name, _: getattr(reference, name)) if is_transformed() else implementation
-    pair_ptr, edge_ptr = offsets = run("graph_offsets", ptr)(edge_index, ptr)
-    num_pairs, many = int(pair_ptr[-1]), 1 << 15
-    few_edges = int(edge_ptr[-1]) < many or int(edge_ptr.diff().amax()) < many
-    distance = ptr.new_empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
-    path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
-    run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
-    largest = int(ptr.diff().max()) if len(ptr) > 1 else 0
-    return ShortestPaths(distance, path, pair_ptr, edge_ptr, largest)
+    return getattr(reference, operator) if is_transformed() else implementation(operator, ptr)
 
 
 @torch.library.custom_op("slicegraph::shortest_paths", mutates_args=())
@@ -133,6 +142,46 @@ def _(
 
 def _fake_size(num_pairs: int | None) -> Any:
     return torch.library.get_ctx().new_dynamic_size() if num_pairs is None else num_pairs
+
+
+class Rings(NamedTuple):
+    """Ring ``r`` has the nodes ``nodes[ring_ptr[r]]`` to ``nodes[ring_ptr[r + 1] - 1]``, and graph
+    ``b`` the rings ``graph_ptr[b]`` to ``graph_ptr[b + 1]``."""
+
+    nodes: Tensor
+    ring_ptr: Tensor
+    graph_ptr: Tensor
+
+
+def rings(edge_index: Tensor, ptr: Tensor, max_length: int) -> Rings:
+    r"""Finds the rings of each graph: the cycles without an edge between two of their nodes that
+    does not belong to the cycle. Those of molecules are few.
+
+    Args:
+        edge_index: ``[2, E]``, int64, as in :func:`shortest_paths`; the direction of an edge, self
+            loops and parallel edges do not matter.
+        ptr: ``[B + 1]``, int32 or int64, as in :func:`shortest_paths`.
+        max_length: the nodes of the longest ring to find, at least 3.
+
+    Shapes:
+        For :math:`R` rings with :math:`M` nodes in all, int64:
+
+        - nodes: ``[M]``, by their numbers in the batch, along each ring, from its smallest node
+          towards the smaller of the two next to it. The rings of a graph are in ascending order.
+        - ring_ptr: ``[R + 1]``, graph_ptr: ``[B + 1]``.
+
+    Example:
+        >>> square = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+        >>> rings(square, ptr=torch.tensor([0, 4]), max_length=6).nodes
+        tensor([0, 1, 2, 3])
+    """
+    edge_index, ptr = _checked_graphs("rings", edge_index, ptr)
+    if max_length < 3:
+        raise ValueError(f"rings: max_length = {max_length}, expected at least 3")
+    offsets = _run("graph_offsets", ptr)(edge_index, ptr, "rings")
+    nodes, lengths, counts = _run("rings", ptr)(edge_index, ptr, offsets, max_length)
+    zero = ptr.new_zeros(1)
+    return Rings(nodes, *(torch.cat([zero, sizes.cumsum(0)]) for sizes in (lengths, counts)))
 
 
 _MOST_WALKS = 1 << 24  # values that `random_walks` pads at a time
@@ -285,3 +334,92 @@ def structural_bias(
     check_tensor(name, "edge_ptr", edge_ptr, torch.int64, [ptr.shape[0]])
     tensors = (table, products, distance, path, ptr, edge_ptr)
     return fused(name, tensors, length, max_distance, token, empty, padding)
+
+
+def edge_sum(x: Tensor, table: Tensor, codes: Tensor, index: Tensor) -> Tensor:
+    r"""Adds up the messages that each row receives along its edges.
+
+    .. math:: y_i = \sum_{e: j \to i} \mathrm{ReLU} \Big( x_j + \sum_k t_{\mathrm{codes}_{ek}}
+        \Big)
+
+    On a CPU, in float32 and float64, nothing of the size of the edges is stored, forward or
+    backward, and the sums do not depend on the number of threads.
+
+    Args:
+        x: ``[T, C]``, floating point.
+        table: ``[R, C]``, of the same type.
+        codes: ``[E, K]``, int64, each in ``0..R - 1``. An edge is the sum of these rows; with
+            ``K = 0`` it is 0.
+        index: ``[2, E]``, int64, source and target, each in ``0..T - 1``.
+
+    Shapes:
+        output: like ``x``.
+
+    Example:
+        >>> x, table = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[10.0], [-2.5]])
+        >>> edge_sum(x, table, torch.tensor([[0], [1], [1]]), torch.tensor([[0, 1, 2], [2, 2, 2]]))
+        tensor([[ 0.0000],
+                [ 0.0000],
+                [11.5000]])
+    """
+    codes, index = plain(codes), plain(index)
+    edges = index.shape[-1]
+    check_tensor("edge_sum", "x", x, None, ["T", "C"])
+    check_tensor("edge_sum", "table", table, x.dtype, ["R", x.shape[1]])
+    check_tensor("edge_sum", "codes", codes, torch.int64, [edges, "K"])
+    check_tensor("edge_sum", "index", index, torch.int64, [2, edges])
+    if _sums_by_product(table):
+        return reference.edge_sum(x, table, codes, index, _SmallTable.apply)
+    return fused("edge_sum", (x, table, codes, index))
+
+
+def gather_sum(table: Tensor, places: Tensor) -> Tensor:
+    r"""Adds up the rows of a table that each entry names.
+
+    .. math:: y_p = \sum_k t_{\mathrm{places}_{pk}}
+
+    Args:
+        table: ``[R, C]``, floating point.
+        places: ``[P, K]``, int64, each in ``0..R - 1``.
+
+    Shapes:
+        output: ``[P, C]``.
+
+    Example:
+        >>> gather_sum(torch.tensor([[1.0], [10.0], [100.0]]), torch.tensor([[0, 1], [2, 2]]))
+        tensor([[ 11.],
+                [200.]])
+    """
+    check_tensor("gather_sum", "table", table, None, ["R", "C"])
+    check_tensor("gather_sum", "places", places, torch.int64, ["P", "K"])
+    if can_read(places):
+        check_index("gather_sum", "places", places, table.shape[0], "the table")
+    return (_SmallTable.apply if _sums_by_product(table) else reference.gather_sum)(table, places)
+
+
+SMALL_TABLE = 64  # rows up to which the gradient of a table on a GPU is a matrix product
+
+
+def _sums_by_product(table: Tensor) -> bool:
+    return not on_cpu(table) and table.shape[0] <= SMALL_TABLE and not is_transformed()
+
+
+class _SmallTable(Function):
+    """`gather_sum` of a small table, such as that of the 13 categories of OGB's bonds.
+
+    Its gradient is the product of the counts of each row with the gradient of the output. Torch
+    would sort all places, or add them up by atomics, in an order that changes from run to run.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.rows = table.shape[0]
+        return reference.gather_sum(table, places)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        rows = torch.arange(ctx.rows, device=places.device)
+        counts = (places.unsqueeze(-1) == rows).sum(1).to(grad_out.dtype)
+        return counts.T @ grad_out, None

@@ -369,20 +369,20 @@ def _pair_ptr(sizes: Tensor) -> Tensor:
     return torch.cat([squares.new_zeros(1), squares.cumsum(0)])
 
 
-def graph_offsets(edge_index: Tensor, ptr: Tensor) -> Tensor:
+def graph_offsets(edge_index: Tensor, ptr: Tensor, name: str = "shortest_paths") -> Tensor:
     """`[2, B + 1]`, the first pair and edge of each graph; raise if an edge is out of place."""
-    check_ascending("shortest_paths", ptr)
+    check_ascending(name, ptr)
     num_nodes, sizes = int(ptr[-1]), ptr.diff()
     if (e := first_true(((edge_index < 0) | (edge_index >= num_nodes)).any(0))) is not None:
         edge = f"edge_index[:, {e}] = {edge_index[:, e].tolist()}"
-        raise ValueError(f"shortest_paths: {edge} is beyond the {num_nodes} nodes")
+        raise ValueError(f"{name}: {edge} is beyond the {num_nodes} nodes")
     start, end = set_of_row(ptr, num_nodes)[edge_index]
     if (e := first_true(start != end)) is not None:
         edge = f"edge_index[:, {e}] = {edge_index[:, e].tolist()}"
-        raise ValueError(f"shortest_paths: {edge} joins two graphs")
+        raise ValueError(f"{name}: {edge} joins two graphs")
     if (e := first_true(start[1:] < start[:-1])) is not None:
         raise ValueError(
-            f"shortest_paths: edge {e + 1} of graph {int(start[e + 1])} follows edge {e} of graph "
+            f"{name}: edge {e + 1} of graph {int(start[e + 1])} follows edge {e} of graph "
             f"{int(start[e])}; group the edges by graph: "
             "perm = batch[edge_index[0]].argsort(stable=True); "
             "edge_index = edge_index[:, perm], and edge_attr = edge_attr[perm]"
@@ -430,6 +430,49 @@ def _search(
     return [found.get(node, (max_distance + 1, [])) for node in range(len(neighbours))]
 
 
+def rings(
+    edge_index: Tensor, ptr: Tensor, offsets: Tensor, max_length: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the nodes of all rings, the length of each, and the rings of each graph."""
+    nodes: list[int] = []
+    lengths: list[int] = []
+    counts: list[int] = []
+    for b in range(len(ptr) - 1):
+        first = int(ptr[b])
+        neighbours: list[set[int]] = [set() for _ in range(int(ptr[b + 1]) - first)]
+        for start, end in (edge_index[:, offsets[1, b] : offsets[1, b + 1]] - first).T.tolist():
+            if start != end:
+                neighbours[start].add(end)
+                neighbours[end].add(start)
+        found = _chordless_cycles([sorted(near) for near in neighbours], max_length)
+        nodes += [first + node for ring in found for node in ring]
+        lengths += map(len, found)
+        counts.append(len(found))
+    return ptr.new_tensor(nodes), ptr.new_tensor(lengths), ptr.new_tensor(counts)
+
+
+def _chordless_cycles(neighbours: list[list[int]], max_length: int) -> list[list[int]]:
+    found = []
+
+    def extend(path: list[int], blocked: set[int]) -> None:
+        first, last = path[0], path[-1]
+        blocked_next = blocked.union(neighbours[last])
+        for node in neighbours[last]:
+            if node <= first or node in blocked:
+                continue
+            if first in neighbours[node]:
+                if path[1] < node:  # else it is found in the other direction
+                    found.append([*path, node])
+            elif len(path) + 1 < max_length:
+                extend([*path, node], blocked_next)
+
+    for first, around in enumerate(neighbours):
+        for second in around:
+            if second > first:
+                extend([first, second], {second})
+    return found
+
+
 def dense_mix(
     values: Tensor,
     bias: Tensor,
@@ -467,7 +510,7 @@ def dense_mix(
         return in_order.masked_fill(padding, 0), ranks, nothing
     below, above, share = quantile_positions(lengths, weight.shape[0])
     low, high = (
-        _wide(in_order).gather(1, at.clamp(min=0).unsqueeze(-1).expand(-1, -1, values.shape[2]))
+        _wide(in_order).gather(1, at.unsqueeze(-1).expand(-1, -1, values.shape[2]))
         for at in (below, above)
     )
     quantiles = low.lerp(high, share.to(low.dtype).unsqueeze(-1)).to(values.dtype)
@@ -549,11 +592,11 @@ def _dense_weights(bias: Tensor, lengths: Tensor, softmax: bool) -> Tensor:
 def quantile_positions(lengths: Tensor, quantiles: int) -> tuple[Tensor, Tensor, Tensor]:
     """`[B, K]`: the sorted rows below and above each quantile, and the share of the second.
 
-    Whole numbers, so that no position is rounded; one quantile alone is the median.
+    Whole numbers, so that no position of a large set is rounded: quantile j is j / (K - 1). One
+    quantile alone is the median.
     """
     first, parts = (0, quantiles - 1) if quantiles > 1 else (1, 2)
     steps = torch.arange(first, first + quantiles, device=lengths.device)
-    position = (lengths.long().unsqueeze(-1) - 1) * steps
-    rest = position % parts
-    below = torch.div(position, parts, rounding_mode="floor")
+    position = (lengths.long().unsqueeze(-1) - 1).clamp(min=0) * steps
+    below, rest = position // parts, position % parts
     return below, below + (rest > 0), rest / parts

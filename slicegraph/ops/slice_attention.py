@@ -8,7 +8,7 @@ from torch.autograd import Function
 
 from slicegraph.ops import reference
 from slicegraph.ops.layout import OptTensor, check_dense, check_layout
-from slicegraph.ops.operator import Operator, observed
+from slicegraph.ops.operator import Operator, differentiate, observed
 
 KERNELS = ("laplace", "relu")
 
@@ -183,22 +183,7 @@ class _SliceAttentionBackward(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads_out: Tensor):
-        *inputs, order, lengths, ptr = ctx.saved_tensors
-        again = torch.is_grad_enabled()
-        leaves: list[Any] = [
-            x if x is None or (again and x.requires_grad) else x.detach().requires_grad_()
-            for x in inputs
-        ]
-        arguments = (*leaves, order, lengths, ptr, ctx.relu)
-        with torch.enable_grad():
-            outputs = reference.slice_attention_backward(*arguments)
-        pairs = [pair for pair in zip(outputs, grads_out, strict=True) if pair[0].requires_grad]
-        found = torch.autograd.grad(
-            [out for out, _ in pairs],
-            [x for x in leaves if x is not None],
-            [grad for _, grad in pairs],
-            create_graph=again,
-            materialize_grads=True,
-        )
-        each = iter(found)
-        return None, *(None if x is None else next(each) for x in leaves), *(None,) * 4
+        inputs = (*ctx.saved_tensors, ctx.relu)
+        needed = ctx.needs_input_grad[1:6]
+        grads = differentiate(reference.slice_attention_backward, inputs, needed, *grads_out)
+        return None, *grads, *(None,) * 4

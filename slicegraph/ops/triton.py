@@ -35,6 +35,7 @@ try:
 except ImportError:
     triton = None
 
+INSTALLED = triton is not None
 AUTOMATIC = ("cuda",)  # devices that use this backend by default: the interpreter is for tests
 MAX_ROWS = 1024  # the longest set that one program sorts
 MIX_ROWS, MIX_WIDTH = 128, 64  # the longest set and the widest head that one program mixes

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +16,15 @@ from tqdm import tqdm
 
 from slicegraph.data.pool import PROCESS_ENDED, run_halved
 from slicegraph.files import sha256_of
-from slicegraph.models.base import WEIGHTS_FILE, find_model
-from slicegraph.predict.distributed import default_device
-from slicegraph.predict.predictor import MoleculePredictor, load_predictor, read_graphs
-from slicegraph.predict.table import CHUNK_ROWS, value_columns
+from slicegraph.models.base import WEIGHTS_FILE, find_model, member_folders
+from slicegraph.predict.predictor import (
+    MoleculePredictor,
+    Read,
+    RowReader,
+    load_predictor,
+    more_columns,
+)
+from slicegraph.predict.table import CHUNK_ROWS, default_device, value_columns
 
 _KEY = b"slicegraph"  # of the record in the metadata of a part
 _DRAFT = ".draft"
@@ -39,6 +44,8 @@ class BatchPredictor:
         smiles: the column of the SMILES.
         batch_size: molecules computed at once; does not change the values.
         device: where a model that is given by path is put (default: a GPU if there is one).
+        features: numbers of the model's feature columns that batches do not have, the same for all
+            rows; the other feature columns are read from the batches.
 
     Example:
         >>> rows = ray.data.read_parquet("molecules")  # one model for each of 8 actors
@@ -56,7 +63,9 @@ class BatchPredictor:
         smiles: str = "smiles",
         batch_size: int = 256,
         device: str | None = None,
+        features: Mapping[str, float] | None = None,
     ) -> None:
+        self.features = dict(features or {})
         self.smiles, self.batch_size, self.device = smiles, batch_size, device
         given = isinstance(model, MoleculePredictor)
         self._path, self._model = None if given else str(model), model if given else None
@@ -76,18 +85,22 @@ class BatchPredictor:
         """The columns that are added, with their types in SQL."""
         config = self.model.config
         words, added = {"warning", "error"}, value_columns(config)
+        more = more_columns(config, len(self.model.members))
         if config.task == "multiclass":
             words |= {*added[:: 1 + config.num_classes]}
-        return {n: "string" if n in words else "double" for n in (*added, "warning", "error")}
+        names = (*added, *more, "warning", "error")
+        return {n: "string" if n in words else "double" for n in names}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | ({"_model": None} if self._path else {})
 
     def __call__(self, batch: Any) -> Any:
         if isinstance(batch, dict):
-            return {**batch, **self.added(self._texts(batch, batch))}
+            return {**batch, **self.added(self._texts(batch, batch), self._numbers(batch, batch))}
         if isinstance(batch, pd.DataFrame):
-            return batch.assign(**self.added(self._texts(batch, batch.columns)))
+            columns = batch.columns
+            numbers = self._numbers(batch, columns)
+            return batch.assign(**self.added(self._texts(batch, columns), numbers))
         if hasattr(batch, "append_column"):  # of pyarrow, which may not be installed
             return self.on_arrow(batch)
         return map(self, batch)
@@ -98,7 +111,8 @@ class BatchPredictor:
 
         kinds = {"double": pa.float64(), "string": pa.string()}
         texts = self._texts(table, table.column_names).to_pylist()
-        for name, values in self.added(texts, careful).items():
+        numbers = self._numbers(table, table.column_names)
+        for name, values in self.added(texts, numbers, careful).items():
             own = pa.array(values, kinds[self.columns[name]], from_pandas=True)
             table = table.append_column(name, own)
         return table
@@ -113,16 +127,37 @@ class BatchPredictor:
                 raise ValueError(f"BatchPredictor: there is a column {name!r} already; rename it")
         return batch[self.smiles]
 
-    def added(self, texts: Iterable[Any], careful: bool = False) -> dict[str, np.ndarray]:
-        """Return the added columns for these SMILES, ``[N]`` each.
+    def _numbers(self, batch: Any, columns: Iterable[str]) -> dict[str, Any]:
+        """Return the numbers of the model's feature columns, NaN for what is not a number."""
+        found, known = {}, list(map(str, columns))
+        for name in self.model.config.feature_columns:
+            if name not in self.features and name not in known:
+                listed = ", ".join(known)
+                text = f"no column {name!r}, which the model needs (feature), there are {listed}"
+                raise ValueError(f"BatchPredictor: {text}")
+            values = self.features.get(name, None)
+            if values is None:
+                values = (
+                    batch[name].to_pylist() if hasattr(batch[name], "to_pylist") else batch[name]
+                )
+                values = pd.to_numeric(pd.Series(values), errors="coerce").to_numpy(np.float64)
+            found[name] = values
+        return found
+
+    def added(
+        self, texts: Iterable[Any], numbers: Mapping[str, Any] | None = None, careful: bool = False
+    ) -> dict[str, np.ndarray]:
+        """Return the added columns for these SMILES, ``[N]`` each, and numbers of their features.
 
         With `careful`, SMILES are read in processes of their own: a text that ends its process,
         because RDKit crashes, has an error.
         """
         rows = ["" if text is None or text != text else text for text in texts]
-        read = partial(read_graphs, steps=self.model.config.standardize)
-        graphs = run_halved(read, rows, lambda text: PROCESS_ENDED) if careful else read(rows)
-        values, errors, warnings = self.model.predict_graphs(graphs, self.batch_size)
+        reader = RowReader.of(self.model.config)
+        pairs = list(zip(rows, reader.numbers(numbers or None, len(rows)), strict=True))
+        read = partial(_read_pairs, reader)
+        graphs = run_halved(read, pairs, lambda pair: PROCESS_ENDED) if careful else read(pairs)
+        values, errors, warnings, more = self.model.predict_graphs(graphs, self.batch_size)
         config, columns = self.model.config, list[np.ndarray]()
         for own in np.moveaxis(values, 1, 0).astype(np.float64):
             if config.task == "multiclass":
@@ -131,6 +166,7 @@ class BatchPredictor:
                 columns += [np.array(chosen, object), *own.T]
             else:
                 columns.append(own)
+        columns += [own.astype(np.float64) for own in more.values()]
         columns += [np.array(warnings, object), np.array([one or "" for one in errors], object)]
         return dict(zip(self.columns, columns, strict=True))
 
@@ -141,6 +177,10 @@ class Counts(NamedTuple):
     rows: int
     errors: int
     warnings: int
+
+
+def _read_pairs(reader: RowReader, pairs: Sequence[tuple[Any, np.ndarray]]) -> list[Read]:
+    return [reader(*pair) for pair in pairs]
 
 
 class PartPredictor:
@@ -154,8 +194,10 @@ class PartPredictor:
     def __init__(self, out: str, predictor: BatchPredictor) -> None:
         self.out, self.predictor = Path(out), predictor
         place = find_model(str(predictor._path))
-        weights = place if place.is_file() else place / WEIGHTS_FILE
-        self.record = {"model": sha256_of(weights)}
+        weights = [place]
+        if place.is_dir():
+            weights = [folder / WEIGHTS_FILE for folder in (place, *member_folders(place))]
+        self.record = {"model": "-".join(map(sha256_of, weights))}
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Predict the parts in the column "part"; for Ray's `map_batches`."""

@@ -1,43 +1,129 @@
 """SMILES to values: a trained model that featurises its own input."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform, Compose
 
 from slicegraph.data.batch import collate, collate_graphs
-from slicegraph.data.molecules import isotopes, remarks, standardize
+from slicegraph.data.descriptors import named_features, with_features
+from slicegraph.data.molecules import isotopes, isotopologue, remarks, standardize
 from slicegraph.data.smiles import (
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
     MoleculeGraph,
     SmilesError,
+    inchi_to_smiles,
+    is_inchi,
     read_smiles,
 )
 from slicegraph.data.store import MoleculeStore
 from slicegraph.data.table import NOT_TEXT, is_text
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
-from slicegraph.models.base import load
-from slicegraph.nn.mixer import MIXERS
+from slicegraph.models.base import find_model, load, member_folders, save_members
+from slicegraph.nn.mixer import ENCODER_MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
+from slicegraph.predict.explain import SAMPLES, Explanations, Sample, explain_rows
+from slicegraph.predict.uncertainty import Calibration, Neighbours
 from slicegraph.registry import predictor_class
 from slicegraph.transforms import StructuralEncoding
 
+NEAR_COLUMNS = ("nearest_train_similarity", "nearest_train_molecule", "outside_domain")
 _MAX_PAIRS = 1 << 20  # of atoms in a batch: a batch of 256 molecules has at most 64 atoms each
 
 
 class Predictions(NamedTuple):
     """Values of shape ``[N, ...]``, NaN for a row with an error, and the error of each row.
 
-    A warning names what is unusual in a molecule, such as a metal; it is "" for most.
+    A warning names what is unusual in a molecule, such as a metal; it is "" for most. `more` are
+    further columns by name, ``[N]`` each: see :meth:`MoleculePredictor.predict_rows`.
     """
 
     values: np.ndarray
     errors: list[str | None]
     warnings: list[str]
+    more: dict[str, np.ndarray] = {}  # noqa: RUF012 (never changed)
+
+
+Read = MoleculeGraph | Sample | str  # what a model reads of a row, or why it cannot be read
+Numbers = Any  # a mapping or DataFrame of columns, or an array [N, columns]
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads the molecule and the numbers of a row for a model; small when pickled."""
+
+    steps: tuple[str, ...]
+    columns: tuple[str, ...]
+    descriptors: tuple[str, ...]
+    counts: int
+
+    @classmethod
+    def of(cls, config: GraphSliceformerConfig, embed: bool = False) -> "RowReader":
+        """Return the reader of a model; with `embed`, of its encoder, which reads no numbers."""
+        if embed:
+            return cls(config.standardize, (), (), 0)
+        return cls(
+            config.standardize, config.feature_columns, config.descriptors, config.fingerprint
+        )
+
+    def __call__(self, text: object, numbers: Any, problem: str | None = None) -> Read:
+        """Read a row with these numbers ``[columns]``, or return why it cannot be read."""
+        graph = problem or read_graph(text, self.steps)
+        if isinstance(graph, str) or not (self.columns or self.descriptors or self.counts):
+            return graph
+        for name, value in zip(self.columns, numbers, strict=True):
+            if not math.isfinite(value):
+                return f"{name} has no value"
+        own = np.asarray(numbers, np.float32)
+        if self.descriptors or self.counts:
+            computed = named_features(self._stored(str(text)), self.descriptors, self.counts)
+            own = np.concatenate([own, computed])
+        return Sample(graph, own)
+
+    def _stored(self, text: str) -> str:
+        """Return the text that a store has of a molecule: standardised, with its isotopes."""
+        text = inchi_to_smiles(text) if is_inchi(text) else text
+        drawn = standardize(text, self.steps)
+        return isotopologue(text, self.steps) or drawn
+
+    def each(self, texts: Sequence[object], numbers: Numbers = None) -> list[Read]:
+        """Read several rows; `numbers` as `MoleculePredictor.predict` takes them."""
+        return list(map(self, texts, self.numbers(numbers, len(texts))))
+
+    def numbers(self, given: Numbers, rows: int) -> np.ndarray:
+        """Return the numbers of the columns, ``[rows, columns]``; raise if a column is missing."""
+        listed = ", ".join(map(repr, self.columns))
+        if given is None:
+            if self.columns:
+                raise ValueError(f"predict: the model needs features, the numbers of {listed}")
+            return np.empty((rows, 0))
+        if not self.columns:
+            raise ValueError("predict: features are given, and the model was trained without any")
+        if hasattr(given, "keys"):
+            for name in self.columns:
+                if name not in given:
+                    found = ", ".join(map(repr, given.keys()))
+                    raise ValueError(f"predict: features have no {name!r}, only {found}")
+            each = [
+                np.broadcast_to(np.asarray(given[name], np.float64), rows) for name in self.columns
+            ]
+            return np.stack(each, axis=1)
+        values = np.asarray(given, np.float64)
+        values = values.reshape(rows, -1) if values.ndim == 1 and len(self.columns) == 1 else values
+        if values.shape != (rows, len(self.columns)):
+            expected = f"[{rows}, {len(self.columns)}] for {listed}"
+            raise ValueError(
+                f"predict: features have shape {list(values.shape)}, expected {expected}"
+            )
+        return values
 
 
 class MoleculePredictor(GraphSliceformer):
@@ -47,6 +133,9 @@ class MoleculePredictor(GraphSliceformer):
     prediction does not depend on the other molecules of the call. Molecules are standardised in the
     same way as those of the training, by the steps in ``config.standardize``.
 
+    A run of folds or of an ensemble has several models, the `members`: the prediction is their
+    mean. As a module, for PyG batches, it is the first of them.
+
     Example:
         >>> model = slicegraph.load("runs/mini")
         >>> model.predict(["CCO", "c1ccccc1"]).shape
@@ -54,12 +143,52 @@ class MoleculePredictor(GraphSliceformer):
     """
 
     takes = "molecules"
+    others: tuple["MoleculePredictor", ...] = ()
+    calibration: Calibration | None = None
+
+    @property
+    def members(self) -> tuple["MoleculePredictor", ...]:
+        """The models of an ensemble, whose mean is the prediction; this one alone if it is none."""
+        return (self.first(), *self.others) if self.others else (self,)
+
+    def attach(self, others: Sequence["MoleculePredictor"], calibration: Calibration | None) -> Any:
+        """Add the other models of an ensemble, and what its intervals are computed from."""
+        self.others, self.calibration = tuple(one.first() for one in others), calibration
+        return self
+
+    # The others are no submodules: the weights and the parameters are those of the first.
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        for model in self.others:
+            model._apply(fn, recurse)
+        return super()._apply(fn, recurse)
+
+    def train(self, mode: bool = True) -> Any:
+        for model in self.others:
+            model.train(mode)
+        return super().train(mode)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model, or all models of the ensemble, with its calibration."""
+        if not self.others:
+            super().save(folder)
+        else:
+            save_members(Path(folder), [self.first(), *self.others])
+        if self.calibration is not None:
+            self.calibration.write(Path(folder))
+
+    def first(self) -> "MoleculePredictor":
+        """The first model of an ensemble, alone."""
+        alone = copy(self)
+        alone.others, alone.calibration = (), None
+        return alone
 
     def predict(
         self,
         smiles: str | Iterable[str],
         batch_size: int = 256,
         on_error: Literal["raise", "nan"] = "raise",
+        *,
+        features: Numbers = None,
     ) -> np.ndarray:
         """Predict one value for each molecule, in the given order.
 
@@ -68,6 +197,9 @@ class MoleculePredictor(GraphSliceformer):
             batch_size: molecules computed at once; does not change the values.
             on_error: what to do with a text that is not a molecule: raise an error that names it,
                 or return NaN for it.
+            features: the numbers of ``config.feature_columns``, for a model that was trained with
+                any: a DataFrame or a mapping of these columns, each of ``N`` numbers or one number
+                for all molecules; or an array ``[N, columns]``. A gap (NaN) is an error of its row.
 
         Shapes:
             - output: ``[N]`` for one target, ``[N, targets]`` for several: values in the unit of
@@ -77,10 +209,69 @@ class MoleculePredictor(GraphSliceformer):
         if on_error not in ("raise", "nan"):
             raise ValueError(f"predict: on_error = {on_error!r}, expected 'raise' or 'nan'")
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
-        values, errors, _ = self.predict_rows(texts, batch_size)
+        found = self.predict_rows(texts, batch_size, features=features)
         if on_error == "raise":
-            _raise_first("predict", texts, errors)
-        return values[:, 0] if self.config.num_targets == 1 else values
+            _raise_first("predict", texts, found.errors)
+        return found.values[:, 0] if self.config.num_targets == 1 else found.values
+
+    def predict_interval(
+        self,
+        smiles: str | Iterable[str],
+        level: float = 0.9,
+        batch_size: int = 256,
+        on_error: Literal["raise", "nan"] = "raise",
+        *,
+        features: Numbers = None,
+    ) -> np.ndarray:
+        """Compute conformal intervals, which have the true value with this probability.
+
+        This holds for molecules like the held-out ones of the training, on average over molecules
+        and trainings: :meth:`slicegraph.predict.uncertainty.Calibration.intervals`.
+
+        Args:
+            smiles, batch_size, on_error, features: as in :meth:`predict`.
+            level: the probability.
+
+        Shapes:
+            - output: ``[N, 2]``, the lower and the upper end; ``[N, targets, 2]`` for several
+              targets; for classes the conformal sets, ``[N, classes]`` or ``[N, targets,
+              classes]``, with true for each class in the set.
+
+        Example:
+            >>> low, high = slicegraph.load("runs/mini").predict_interval("CCO", 0.9)[0]
+        """
+        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        calibration = self._calibration()
+        graphs = RowReader.of(self.config).each(texts, features)
+        found, errors, _, _ = self._graph_rows(graphs, batch_size, self._predict)
+        if on_error == "raise":
+            _raise_first("predict_interval", texts, errors)
+        if self.config.task == "regression":
+            ends = calibration.intervals(found, level)
+        else:
+            ends = calibration.sets(found, level)
+            ends[np.isnan(found).any(axis=tuple(range(1, found.ndim)))] = False
+        return ends[:, 0] if self.config.num_targets == 1 else ends
+
+    def nearest(self, smiles: str | Iterable[str]) -> Neighbours:
+        """Find the most similar training molecule of each molecule (Morgan fingerprints, Tanimoto).
+
+        Example:
+            >>> slicegraph.load("runs/mini").nearest(["CCO"]).similarity
+        """
+        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        calibration = self._calibration()
+        if not len(calibration.bits):
+            raise ValueError("the model was saved without the fingerprints of its training")
+        return calibration.neighbours([_standard(t, self.config.standardize) for t in texts])
+
+    def _calibration(self) -> Calibration:
+        if self.calibration is None:
+            raise ValueError(
+                "the model was saved without predictions for held-out molecules, which intervals "
+                "and neighbours need; models of `slicegraph train` with a valid split have them"
+            )
+        return self.calibration
 
     def embed(
         self,
@@ -94,9 +285,12 @@ class MoleculePredictor(GraphSliceformer):
             smiles: one SMILES or several; or a PyG batch, as for any ``GraphSliceformer``.
             batch_size, on_error: as in :meth:`predict`.
 
+        The vector is that of the encoder: the numbers of a model with ``features`` are not in it.
+
         Shapes:
             - output: ``[N, channels]``, for the readout ``"quantiles"`` ``[N, quantiles *
-              channels]``; a tensor with gradients for a PyG batch, else a numpy array.
+              channels]``; a tensor with gradients for a PyG batch, else a numpy array. The vectors
+              of the models of an ensemble are joined; those of a PyG batch are of the first model.
 
         Example:
             >>> vectors = slicegraph.load("runs/mini").embed(["CCO", "c1ccccc1"])
@@ -108,39 +302,163 @@ class MoleculePredictor(GraphSliceformer):
             raise ValueError(f"embed: on_error = {on_error!r}, expected 'raise' or 'nan'")
         texts = [smiles] if isinstance(smiles, str) else list(smiles)
         graphs = read_graphs(texts, self.config.standardize)
-        vectors, errors, _ = self.embed_graphs(graphs, batch_size)
+        found = self.embed_graphs(graphs, batch_size)
         if on_error == "raise":
-            _raise_first("embed", texts, errors)
-        return vectors
+            _raise_first("embed", texts, found.errors)
+        return found.values
 
-    def predict_rows(self, smiles: Sequence[str], batch_size: int = 256) -> Predictions:
-        """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule."""
-        found = self.predict_graphs(read_graphs(smiles, self.config.standardize), batch_size)
-        return found._replace(warnings=add_isotopes(found.warnings, smiles))
+    def explain(
+        self,
+        smiles: str | Iterable[str],
+        targets: str | Iterable[str] | None = None,
+        samples: int = SAMPLES,
+        seed: int = 0,
+        batch_size: int = 256,
+        features: Numbers = None,
+    ) -> Explanations:
+        """Compute the contribution of every atom to the prediction of each molecule and target.
+
+        The contributions are Shapley values and add up to the prediction minus a baseline, the
+        mean of the training labels: see :mod:`slicegraph.predict.explain`. For classes they are
+        of the log-odds of class 1 or, of several classes, of the predicted class.
+
+        Args:
+            smiles: one SMILES or several.
+            targets: names of targets (default: all).
+            samples: how many orders of the atoms are taken, an even number; more are slower and
+                more accurate. Molecules of few atoms have all orders.
+            seed: of the orders.
+            batch_size, features: as in :meth:`predict`. All parts of a molecule keep its numbers.
+
+        Returns:
+            A list of :class:`~slicegraph.predict.Explanation`, molecule by molecule. In a notebook
+            it shows the molecules with coloured atoms; ``table()`` is a row for each atom.
+
+        Example:
+            >>> found = slicegraph.load("runs/mini").explain("CCO")[0]
+            >>> found.contributions.sum() + found.baseline == found.prediction
+            >>> Path("CCO.svg").write_text(found.draw())
+        """
+        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        names = [targets] if isinstance(targets, str) else targets
+        chosen = None if names is None else list(names)
+        found, numbers = Explanations(), None
+        if self.config.num_features or features is not None:
+            read = RowReader.of(self.config).each(texts, features)
+            if bad := [row if isinstance(row, str) else None for row in read]:
+                _raise_first("explain", texts, bad)
+            numbers = [row.features if isinstance(row, Sample) else None for row in read]
+        options = (chosen, samples, seed, batch_size, numbers)
+        for number, one in enumerate(explain_rows(self, texts, *options)):
+            if isinstance(one, str):
+                raise ValueError(f"explain: smiles[{number}] = {texts[number]!r}: {one}")
+            found += one
+        return found
+
+    @property
+    def embedding_channels(self) -> int:
+        """The length of the vectors of :meth:`embed`; those of an ensemble are joined."""
+        return (1 + len(self.others)) * self.readout.out_channels
+
+    def predict_rows(
+        self,
+        smiles: Sequence[str],
+        batch_size: int = 256,
+        interval: float | None = None,
+        near: bool = False,
+        features: Numbers = None,
+    ) -> Predictions:
+        """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule.
+
+        The field `more` has columns by name. For several models ``<target>_std``, their standard
+        deviation. With an `interval`, such as 0.9, ``<target>_low`` and ``<target>_high``, for
+        classes ``<target>_calibrated`` probabilities and the ``<target>_set`` of classes. With
+        `near`, ``nearest_train_similarity``, ``nearest_train_molecule`` and ``outside_domain``.
+        """
+        graphs = RowReader.of(self.config).each(smiles, features)
+        found = self.predict_graphs(graphs, batch_size, interval)
+        more = found.more | (self.near_columns(smiles) if near else {})
+        return found._replace(warnings=add_isotopes(found.warnings, smiles), more=more)
 
     def predict_graphs(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
+        self,
+        graphs: Sequence[Read],
+        batch_size: int = 256,
+        interval: float | None = None,
     ) -> Predictions:
-        """As `predict_rows`, for the results of `read_graph`."""
-        return self._graph_rows(graphs, batch_size, self._predict)
+        """As `predict_rows`, for the results of `RowReader`."""
+        found = self._graph_rows(graphs, batch_size, self._predict)
+        more = self._more_columns(found.values, interval)
+        return found._replace(values=found.values.mean(1), more=more)
 
-    def embed_graphs(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int = 256
-    ) -> Predictions:
+    def _more_columns(self, members: np.ndarray, interval: float | None) -> dict[str, np.ndarray]:
+        """The columns of deviation and interval, of ``[N, models, targets(, classes)]``."""
+        config, more = self.config, dict[str, np.ndarray]()
+        values = members.mean(1)
+        calibration = None if interval is None else self._calibration()
+        bad = ~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
+        level = 0.0 if interval is None else interval
+        for target, name in enumerate(target_labels(config)):
+            if members.shape[1] > 1:
+                own = members[:, :, target]
+                if config.task == "multiclass":  # of the probability of the predicted class
+                    chosen = np.nan_to_num(values[:, target]).argmax(-1)
+                    own = np.take_along_axis(own, chosen[:, None, None], 2)[..., 0]
+                more[f"{name}_std"] = own.std(1, ddof=1)
+        if calibration is None:
+            return more
+        if config.task == "regression":
+            ends = calibration.intervals(members, level)
+            for target, name in enumerate(target_labels(config)):
+                more[f"{name}_low"], more[f"{name}_high"] = ends[:, target].T
+            return more
+        inside, chances = calibration.sets(members, level), calibration.probabilities(values)
+        words = class_labels(config)
+        for target, name in enumerate(target_labels(config)):
+            added = {f"{name}_calibrated": chances[:, target]}
+            if config.task == "multiclass":
+                columns = zip(words, chances[:, target].T, strict=True)
+                added = {f"{name}_calibrated_{word}": column for word, column in columns}
+            rows = zip(bad, inside[:, target], strict=True)
+            texts = ["" if empty else "|".join(np.array(words)[row]) for empty, row in rows]
+            more |= added | {f"{name}_set": np.array(texts, object)}
+        return more
+
+    def check_extras(self, interval: float | None = None, near: bool = False) -> None:
+        """Raise if `predict_rows` cannot compute these columns."""
+        graphs = [RowReader.of(self.config, embed=True)("C", ())]
+        if (size := self.config.num_features) and not isinstance(graphs[0], str | Sample):
+            graphs = [Sample(graphs[0], np.full(size, np.nan, np.float32))]
+        self.predict_graphs(graphs, interval=interval)
+        if near:
+            self.near_columns(["C"])
+
+    def near_columns(self, smiles: Sequence[str]) -> dict[str, np.ndarray]:
+        """The columns of the nearest training molecule of each molecule."""
+        near = self.nearest(smiles)
+        flags = ["yes" if outside else "" for outside in near.outside]
+        columns = (near.similarity, np.array(near.molecules, object), np.array(flags, object))
+        return dict(zip(NEAR_COLUMNS, columns, strict=True))
+
+    def embed_graphs(self, graphs: Sequence[Read], batch_size: int = 256) -> Predictions:
         """The vectors of `embed`, ``[N, C]``, for the results of `read_graph`."""
         return self._graph_rows(graphs, batch_size, self._embed)
 
-    def _graph_rows(
-        self, graphs: Sequence[MoleculeGraph | str], batch_size: int, compute: Callable
-    ) -> Predictions:
+    def _graph_rows(self, rows: Sequence[Read], batch_size: int, compute: Callable) -> Predictions:
         self.check_features(OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
+        graphs = [row.graph if isinstance(row, Sample) else row for row in rows]
         errors = [graph if isinstance(graph, str) else None for graph in graphs]
         good = [graph for graph in graphs if not isinstance(graph, str)]
-        found = compute(
-            np.array([len(graph.atoms) for graph in good], dtype=np.int64),
-            batch_size,
-            lambda chosen: collate_graphs([good[i] for i in chosen]),
-        )
+        numbers = [row.features for row in rows if isinstance(row, Sample)]
+
+        def make(chosen: np.ndarray) -> Data:
+            batch = collate_graphs([good[i] for i in chosen])
+            if numbers:
+                batch.features = torch.from_numpy(np.stack([numbers[i] for i in chosen]))
+            return batch
+
+        sizes = np.array([len(graph.atoms) for graph in good], dtype=np.int64)
+        found = compute(sizes, batch_size, make)
         dtype = np.float64 if self.head.weight.dtype == torch.float64 else np.float32
         values = np.full((len(graphs), *found.shape[1:]), np.nan, dtype)
         values[[error is None for error in errors]] = found
@@ -152,7 +470,17 @@ class MoleculePredictor(GraphSliceformer):
 
     def predict_store(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
         """Predict every molecule of a store: ``[N, targets]`` or ``[N, targets, classes]``."""
+        return self.predict_members(store, batch_size).mean(1)
+
+    def predict_members(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
+        """As `predict_store`, by each model: ``[N, models, targets]`` or with classes."""
         self.check_features(store.meta["atom_vocabulary"], store.meta["bond_vocabulary"])
+        config, own = self.config, store.numbers("columns")
+        if (0 if own is None else own.shape[1]) != len(config.feature_columns):
+            listed = ", ".join(map(repr, config.feature_columns))
+            raise ValueError(f"predict: the model needs the features {listed} of the data")
+        if config.descriptors or config.fingerprint:
+            store = with_features(store, config.descriptors, config.fingerprint)
         return self._predict(
             store.num_atoms, batch_size, lambda chosen: collate(store, chosen, encode=None)
         )
@@ -178,8 +506,11 @@ class MoleculePredictor(GraphSliceformer):
     def _embed(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
-        shape = (self.readout.out_channels,)
-        return self._each(sizes, batch_size, make, super().embed, shape).float().numpy()
+        def compute(batch: Data) -> torch.Tensor:
+            return torch.cat([GraphSliceformer.embed(one, batch) for one in self.members], -1)
+
+        shape = (self.embedding_channels,)
+        return self._each(sizes, batch_size, make, compute, shape).float().numpy()
 
     @torch.inference_mode()
     def _each(
@@ -213,21 +544,30 @@ class MoleculePredictor(GraphSliceformer):
     def _predict(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
+        """The predictions of each model, ``[N, models, targets(, classes)]``."""
         config = self.config
         classes = (config.num_classes,) if config.task == "multiclass" else ()
-        values = self._each(sizes, batch_size, make, self, (config.num_targets, *classes))
+        shape = (1 + len(self.others), config.num_targets, *classes)
+
+        def compute(batch: Data) -> torch.Tensor:
+            return torch.stack([model(batch) for model in self.members], 1)
+
+        values = self._each(sizes, batch_size, make, compute, shape)
         if config.task == "regression":
             return (values if values.dtype == torch.float64 else values.float()).numpy()
         values = values.double()  # single precision rounds large logits to 1
         return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
 
 
-def encoding_of(config: GraphSliceformerConfig) -> StructuralEncoding | None:
-    """What is computed on the CPU for each batch of such a model: distances, paths and walks."""
-    if not MIXERS[config.mixer].needs_pairs:
-        return None
+def encoding_of(config: GraphSliceformerConfig) -> BaseTransform | None:
+    """What is computed on the CPU for each batch of such a model: its rings; distances, paths and
+    walks."""
+    rings = config.ring_nodes
+    if not ENCODER_MIXERS[config.mixer].needs_pairs:
+        return rings
     distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
-    return StructuralEncoding(distance, hops, config.walk_length)
+    encoding = StructuralEncoding(distance, hops, config.walk_length)
+    return encoding if rings is None else Compose([rings, encoding])
 
 
 def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any:
@@ -244,13 +584,59 @@ def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any
         >>> slicegraph.load("runs/mini").predict("CCO").shape
         (1,)
     """
-    return load(model, device, lambda saved: predictor_class(saved.__name__))
+    place = find_model(model)
+
+    def read(path: Path) -> Any:
+        return load(path, device, lambda saved: predictor_class(saved.__name__))
+
+    found = read(place)
+    if place.is_dir() and isinstance(found, MoleculePredictor):
+        found.attach([read(path) for path in member_folders(place)], Calibration.read(place))
+    return found
 
 
 def _raise_first(what: str, texts: Sequence[str], errors: Sequence[str | None]) -> None:
     for number, error in enumerate(errors):
         if error is not None:
             raise ValueError(f"{what}: smiles[{number}] = {texts[number]!r}: {error}")
+
+
+def target_labels(config: GraphSliceformerConfig) -> tuple[str, ...]:
+    """The names of the targets, or "target" with a number if they have none."""
+    count = config.num_targets
+    unnamed = ("target",) if count == 1 else tuple(f"target{k}" for k in range(count))
+    return config.target_names or unnamed
+
+
+def class_labels(config: GraphSliceformerConfig) -> tuple[str, ...]:
+    """The names of the classes, or their numbers."""
+    count = config.num_classes if config.task == "multiclass" else 2
+    return config.class_names or tuple(map(str, range(count)))
+
+
+def more_columns(
+    config: GraphSliceformerConfig,
+    models: int = 1,
+    interval: float | None = None,
+    near: bool = False,
+) -> list[str]:
+    """The names of the columns `more` of :meth:`MoleculePredictor.predict_rows`, in their order."""
+    ends = ["_low", "_high"]
+    if config.task != "regression":
+        several = config.task == "multiclass"
+        added = [f"_{word}" for word in class_labels(config)] if several else [""]
+        ends = [*(f"_calibrated{word}" for word in added), "_set"]
+    names = [f"{name}_std" for name in target_labels(config) if models > 1]
+    if interval is not None:
+        names += [f"{name}{end}" for name in target_labels(config) for end in ends]
+    return [*names, *(NEAR_COLUMNS if near else ())]
+
+
+def _standard(text: str, steps: Sequence[str]) -> str:
+    try:
+        return standardize(text, steps)
+    except (ValueError, RuntimeError, TypeError):  # the error of the row has the reason
+        return ""
 
 
 def read_graph(smiles: object, steps: Sequence[str] = ()) -> MoleculeGraph | str:

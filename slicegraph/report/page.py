@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from rdkit import Chem, rdBase
-from rdkit.Chem import rdDepictor
-from rdkit.Chem.Draw import rdMolDraw2D
 
+from slicegraph.drawing import CARD, as_html, draw_molecule
 from slicegraph.files import write_atomically
 from slicegraph.metrics import counted, number
 from slicegraph.report import plots
@@ -24,14 +22,16 @@ from slicegraph.report.data import (
     Part,
     data_parts,
     interval_of,
+    run_parts,
     score_parts,
     title_of,
+    uncertainty_parts,
 )
 from slicegraph.report.plots import DARK, LIGHT, in_unit, render
-from slicegraph.report.read import RunRecord, TargetPredictions, read_run
+from slicegraph.report.read import Contributions, RunRecord, TargetPredictions, read_run
 
 MOST_SAMPLES = 20  # of a bad batch that are listed
-MOST_MOLECULES = 10  # with the largest errors that are drawn
+MOST_MOLECULES = 10  # with the largest and with the smallest errors that are drawn
 _HEADLINES = 10  # targets of a regression whose scores are at the top
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError)  # from a dict of another shape
 
@@ -175,7 +175,14 @@ def report_page(run: RunRecord) -> Page:
     values = _target_scores(run, split)
     if result is not None:
         what, value = f"{split} {run.metric}", number(result)
+        if (std := run.number(f"{split}_std")) is not None:
+            value = f"{value} ± {number(std)}"
         title = f"{what} {', '.join(map(' '.join, values)) or number(result, run.unit)}"
+    several = run.metrics if run.lines else {}
+    groups = several.get("groups")
+    folds = isinstance(groups, list) and len(groups) > 1
+    data = f"Data ({run.lines[0].get('name')})" if folds else "Data"
+    sure = run.metrics.get("uncertainty")
     learning = list(plots.learning_plots(run))
     no_curve = {"text": "The log has no epoch with a loss or a metric."}
     versions = run.metrics.get("versions")
@@ -187,15 +194,17 @@ def report_page(run: RunRecord) -> Page:
         what=what,
         value=value,
         unit=run.unit if what else "",
-        remark=_interval(run, split) + _baseline(run),
+        remark=_interval(run, split) + _baseline(run) + _forest(run),
         values=values,
         banners=_banners(run),
         hints=[sentence(stopped)] if stopped else [],
         facts=_facts(run),
         sections=[
-            ("Data", _or_problem(run, "data.json has a summary", data_parts, run.summary)),
+            ("Folds and models", _or_problem(run, _RUNS, run_parts, several, run.unit)),
+            (data, _or_problem(run, "data.json has a summary", data_parts, run.summary)),
             ("Learning", [{"plots": learning} if learning else no_curve]),
             ("Predictions", _scores(run)),
+            ("How sure it is", _or_problem(run, _SURE, uncertainty_parts, sure, run.unit, folds)),
             *_targets(run),
             ("The batch that ended the run", _bad_batch(run)),
             ("Repeat it", [command, {"pairs": versions if isinstance(versions, dict) else {}}]),
@@ -228,7 +237,9 @@ def _target_scores(run: RunRecord, split: str) -> list[tuple[str, str]]:
 
 
 def _interval(run: RunRecord, split: str) -> str:
-    """The interval of the score of a single target, as a sentence."""
+    """The interval of the score of a single target, or what a deviation is of, as a sentence."""
+    if run.number(f"{split}_std") is not None:
+        return f"Mean and standard deviation of {run.metrics.get('design')}. "
     found = run.scores.get(split)
     score = _score(run, *found.values()) if isinstance(found, dict) and len(found) == 1 else {}
     if interval := interval_of(score):
@@ -257,6 +268,20 @@ def _baseline(run: RunRecord) -> str:
     return f"For comparison: predicting {constant} has {metric} {', '.join(scores)}."
 
 
+def _forest(run: RunRecord) -> str:
+    """The score of the random forest on the same rows, as a sentence."""
+    forest = run.metrics.get("forest")
+    if not isinstance(forest, dict) or not forest:
+        return ""
+    if not isinstance(score := forest.get("test"), (int, float)):
+        reason = str(forest.get("reason") or "not known").rstrip(".")
+        return f" A random forest was not trained for comparison: {reason}."
+    std = forest.get("test_std")
+    spread = f" ± {number(std)}" if isinstance(std, (int, float)) else ""
+    value = f"{number(score)}{spread} {run.unit}".rstrip()
+    return f" A random forest on Morgan counts of the same rows has test {run.metric} {value}."
+
+
 def _score(run: RunRecord, entry: Any) -> dict[str, Any]:
     """The score of the run's metric among all scores of a target."""
     known = entry.items() if isinstance(entry, dict) else ()
@@ -264,6 +289,7 @@ def _score(run: RunRecord, entry: Any) -> dict[str, Any]:
     return found.get(run.metric) or (found.get("PR-AUC", {}) if run.metric == "AP" else {})
 
 
+_RUNS, _SURE = "metrics.json has lines of models", "metrics.json has coverage"
 _FEW = "test split has only"  # of a warning about a small split, with the number of molecules
 _STATES = {
     "running": "This run had not ended when the page was made",
@@ -340,7 +366,7 @@ def _scores(run: RunRecord) -> list[Part]:
 
 
 def _targets(run: RunRecord) -> list[tuple[str, list[Part]]]:
-    """A section for each of the first targets: omitted rows, figures, the worst molecules."""
+    """A section for each of the first targets: omitted rows, figures, some molecules."""
     sections = []
     for place, table in enumerate(run.targets[:MOST_TARGETS], start=1):
         slug = re.sub(r"[^a-z0-9]+", "-", table.target.lower())[:40].strip("-")
@@ -352,74 +378,58 @@ def _targets(run: RunRecord) -> list[tuple[str, list[Part]]]:
             bad = counted(table.unusable, "predictions")
             notes.append(f"Left out: {bad} that cannot be compared, not finite.")
         parts: list[Part] = [{"text": text} for text in notes]
-        parts += [{"plots": plots.target_plots(table, prefix)}, *_worst_molecules(table)]
+        parts += [{"plots": plots.target_plots(table, prefix)}, *_extreme_molecules(run, table)]
         sections.append((f"{table.target}, {run.split} split", parts))
     return sections
 
 
-def _worst_molecules(table: TargetPredictions) -> list[Part]:
+def _extreme_molecules(run: RunRecord, table: TargetPredictions) -> list[Part]:
+    """The molecules with the largest errors, and with the smallest, with coloured atoms."""
     if table.problem or not table.smiles:
         return []
-    order = np.argsort(-np.abs(table.error), kind="stable")[:MOST_MOLECULES]
-    cards = []
-    for place in order[table.error[order] != 0].tolist():
-        true, predicted, error = table.true[place], table.predicted[place], table.error[place]
-        if table.kind == "regression":
-            sign = "+" if error > 0 else "\N{MINUS SIGN}"
-            values = {"true": number(true), "predicted": number(predicted)}
-            values["error"] = sign + number(abs(error))
-        else:
-            values = {"true class": table.class_name(int(true)), "predicted": number(predicted)}
-        if table.kind == "multiclass":
-            values["predicted"] = table.class_name(int(predicted))
-        card = {"smiles": table.smiles[place], "drawing": draw_molecule(table.smiles[place])}
-        cards.append(card | {"pairs": values, "row": table.rows[place] if table.rows else ""})
-    few = "molecule with the largest error" if len(cards) == 1 else ""
-    title = few or f"{len(cards)} molecules with the largest errors"
-    title = in_unit(f"The {title}", table.unit)
-    return [{"molecules": cards, "title": title}] if cards else []
+    order = np.argsort(-np.abs(table.error), kind="stable")
+    worst = order[:MOST_MOLECULES]
+    best = order[max(MOST_MOLECULES, len(order) - MOST_MOLECULES) :][::-1]
+    known = run.contributions if run.split == "test" and table.rows else {}
+    found = [known.get((table.target, table.rows[i]), ("", [])) for i in (*worst, *best) if known]
+    limit = max((abs(value) for _, values in found for value in values), default=0.0)
+    parts = []
+    for places, what in ((worst[table.error[worst] != 0], "largest"), (best, "smallest")):
+        title = f"{len(places)} molecules with the {what} errors"
+        title = f"molecule with the {what} error" if len(places) == 1 else title
+        cards = [_card(table, place, known, limit) for place in places.tolist()]
+        if cards:
+            title = in_unit(f"The {title}", table.unit)
+            parts.append({"molecules": cards, "title": title})
+    if limit and parts:
+        what = "prediction" if table.kind == "regression" else "log-odds of class 1"
+        what = "log-odds of the predicted class" if table.kind == "multiclass" else what
+        parts[0]["text"] = (
+            f"Orange atoms raise the {what}, blue atoms lower it; the deepest colour is "
+            f"{number(limit)}. The contributions of the atoms of a molecule add up to its "
+            "difference from the mean training label; contributions.csv has the numbers."
+        )
+    return parts
 
 
-# Elements by atomic number, in colours that are legible on light and on dark background.
-_COLOURS = {
-    7: (0.23, 0.49, 0.87),
-    8: (0.86, 0.28, 0.23),
-    9: (0.16, 0.60, 0.38),
-    15: (0.85, 0.47, 0.17),
-    16: (0.68, 0.52, 0.04),
-    17: (0.16, 0.60, 0.38),
-    35: (0.70, 0.38, 0.22),
-    53: (0.58, 0.37, 0.80),
-}
-
-
-def draw_molecule(smiles: str) -> Markup | None:
-    """Draw a molecule as SVG on a transparent background; None if RDKit cannot read it.
-
-    RDKit writes the whole SVG, and the text of the SMILES is not part of it.
-    """
-    with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(smiles)
-        if molecule is None or molecule.GetNumAtoms() == 0:
-            return None
-        for atom in molecule.GetAtoms():
-            atom.SetAtomMapNum(0)
-        rdDepictor.Compute2DCoords(molecule)
-        canvas = rdMolDraw2D.MolDraw2DSVG(160, 110)
-        options: Any = canvas.drawOptions()
-        options.clearBackground = False
-        options.useBWAtomPalette()
-        options.updateAtomPalette(_COLOURS)
-        options.fixedBondLength = 30
-        options.bondLineWidth = 1
-        options.minFontSize = 9
-        options.padding = 0.06
-        rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule)
-        canvas.FinishDrawing()
-    # HTML needs no XML declarations; black becomes the colour of the text around the drawing.
-    svg = re.sub(r"<\?xml.*?\?>|<!--.*?-->", "", canvas.GetDrawingText(), flags=re.DOTALL)
-    svg = re.sub(r"\s+xmlns(:\w+)?='[^']*'|\s+xml:space='[^']*'", "", svg)
-    return Markup(re.sub(r"\s*\n\s*", "\n", svg.replace("#000000", "currentColor")).strip())
+def _card(table: TargetPredictions, place: int, known: Contributions, limit: float) -> Part:
+    true, predicted, error = table.true[place], table.predicted[place], table.error[place]
+    if table.kind == "regression":
+        sign = "+" if error > 0 else "\N{MINUS SIGN}"
+        values = {"true": number(true), "predicted": number(predicted)}
+        values["error"] = sign + number(abs(error))
+    else:
+        values = {"true class": table.class_name(int(true)), "predicted": number(predicted)}
+    if table.kind == "multiclass":
+        values["predicted"] = table.class_name(int(predicted))
+    row = table.rows[place] if table.rows else ""
+    smiles, contributions = known.get((table.target, row), (table.smiles[place], None))
+    try:
+        drawn = draw_molecule(smiles, contributions, limit=limit, size=CARD)
+    except ValueError:  # contributions of another molecule: the file is damaged
+        drawn = draw_molecule(table.smiles[place], size=CARD)
+    drawing = None if drawn is None else Markup(as_html(drawn))
+    return {"smiles": table.smiles[place], "drawing": drawing, "pairs": values, "row": row}
 
 
 def _bad_batch(run: RunRecord) -> list[Part]:

@@ -27,8 +27,7 @@ with needs(__name__, "mol"):
     from slicegraph.data.store import META
     from slicegraph.files import folder_lock
     from slicegraph.tasks import generated, images, texts
-    from slicegraph.tasks.read import Request, TaskError, state_of
-    from slicegraph.tasks.store import SequenceSet, SequenceStore
+    from slicegraph.tasks.store import Request, SequenceSet, SequenceStore, TaskError, state_of
 
 __all__ = ["TASKS", "SequenceTask", "TaskError", "check_request", "check_task", "load_task"]
 

@@ -31,8 +31,7 @@ from slicegraph.models.base import read_config
 from slicegraph.predict.table import labelled_table
 from slicegraph.registry import TASK_PRESETS
 from slicegraph.tasks import TASKS, check_request, load_task
-from slicegraph.tasks.read import Request
-from slicegraph.tasks.store import ExampleBatch, SequenceSet, SequenceStore
+from slicegraph.tasks.store import ExampleBatch, Request, SequenceSet, SequenceStore
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
 from slicegraph.train.run_folder import settings_of_run

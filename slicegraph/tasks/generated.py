@@ -18,10 +18,18 @@ import numpy as np
 from PIL import Image
 
 from slicegraph.data.splits import SPLIT_NAMES
-from slicegraph.tasks import read
+from slicegraph.tasks import store
 from slicegraph.tasks.images import readable, shades
-from slicegraph.tasks.read import DIGITS, FRACTIONS, SEED, Request, Sample, TaskError
-from slicegraph.tasks.store import Sequences, write_sequences
+from slicegraph.tasks.store import (
+    DIGITS,
+    FRACTIONS,
+    SEED,
+    Request,
+    Sample,
+    Sequences,
+    TaskError,
+    write_sequences,
+)
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 FIRST_DIGIT, FIRST_OPERATOR, END = 1, 11, 15
@@ -54,27 +62,27 @@ def write_listops(request: Request, folder: Path) -> None:
     else:
         paths, source = listops_files(request), {"files": "lra_release"}
         parts = [list(read_listops(path)) for path in paths]
-        splits = read.file_splits(paths, map(len, parts))
-        sequences = read.in_parts(sample for part in parts for sample in part)
+        splits = store.file_splits(paths, map(len, parts))
+        sequences = store.in_parts(sample for part in parts for sample in part)
     write_sequences(folder, sequences, splits, DIGITS, vocabulary=len(TOKENS), source=source)
 
 
 def listops_files(request: Request) -> list[Path]:
     """The official files of the user."""
     folder = request.folder("the folder lra_release, or that of basic_train.tsv")
-    return read.find_files(folder, ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv"))
+    return store.find_files(folder, ("basic_train.tsv", "basic_val.tsv", "basic_test.tsv"))
 
 
 def read_listops(path: Path) -> Iterator[Sample]:
     """Reads `basic_train.tsv` and the like: a header, then an expression and its value a line."""
-    for number, (text, value) in read.fields(path, 2):
+    for number, (text, value) in store.fields(path, 2):
         if number == 1 and text == "Source":
             continue
         # Round brackets group pairs and carry no meaning.
         words = [word for word in text.split() if word not in ("(", ")")]
         if unknown := [word for word in words if word not in _NUMBERS]:
             raise ValueError(f"read_listops: {path} line {number}: unknown word {unknown[0]!r}")
-        label = read.label(path, number, value, classes=10)
+        label = store.label(path, number, value, classes=10)
         tokens = np.array([_NUMBERS[word] for word in words], np.uint8)
         begins, ends = (tokens >= FIRST_OPERATOR) & (tokens < END), tokens == END
         depth = np.cumsum(begins.astype(np.int64) - ends)
@@ -95,10 +103,10 @@ def _generate_parts(count: int) -> Iterator[Sequences]:
     """Generates expressions in parts, without repetition; a hash of each is kept in memory."""
     seen: set[bytes] = set()
     for part in itertools.count():
-        drawn = generate_listops(min(read.PART, count - len(seen)), _part_seed(part))
+        drawn = generate_listops(min(store.PART, count - len(seen)), _part_seed(part))
         names = [hashlib.blake2b(one.tobytes(), digest_size=12).digest() for one in drawn]
         rows = zip(drawn, drawn.labels, names, strict=True)
-        yield from read.in_parts(([one], label) for one, label, name in rows if name not in seen)
+        yield from store.in_parts(([one], label) for one, label, name in rows if name not in seen)
         seen.update(names)
         if len(seen) >= count:
             return
@@ -235,15 +243,15 @@ def write_pathfinder(request: Request, folder: Path) -> None:
     """Writes images as sequences of pixels, and whether the marked ends are joined."""
     size = _SIZES[request.task]
     if request.data is not None:
-        listed, splits = read.shuffled(list_pathfinder(*pathfinder_files(request)))
+        listed, splits = store.shuffled(list_pathfinder(*pathfinder_files(request)))
         source: dict[str, Any] = {"files": f"lra_release/pathfinder{size}"}
         load = partial(_read_image, size=size)
-        sequences = read.in_parts(readable(listed, load, splits, source))
+        sequences = store.in_parts(readable(listed, load, splits, source))
     else:
         count, splits, source = _generated(request, generator="pathfinder", image_size=size)
         sequences = (
-            generate_pathfinder(min(read.PART, count - start), _part_seed(part), PATHFINDER[size])
-            for part, start in enumerate(range(0, count, read.PART))
+            generate_pathfinder(min(store.PART, count - start), _part_seed(part), PATHFINDER[size])
+            for part, start in enumerate(range(0, count, store.PART))
         )
     write_sequences(folder, sequences, splits, ("apart", "joined"), source=source)
 
@@ -254,7 +262,7 @@ def pathfinder_files(request: Request) -> list[Path]:
     folder = request.folder(f"the folder lra_release, with {name}/curv_contour_length_14")
     for inner in (name, "curv_contour_length_14"):
         if folder.name != inner and not (folder / "metadata").is_dir():
-            folder = read.find_file(folder, inner)
+            folder = store.find_file(folder, inner)
     return [folder]
 
 
@@ -263,11 +271,11 @@ def list_pathfinder(folder: Path) -> list[tuple[Path, int]]:
     tables = sorted((folder / "metadata").glob("*.npy"), key=lambda path: (len(path.stem), path))
     rows: list[tuple[Path, int]] = []
     for table in tables:
-        for number, line in read.lines(table):  # text, whatever the ending
+        for number, line in store.lines(table):  # text, whatever the ending
             row = line.split()
             if len(row) < 4:  # folder, name, number, label, ...
                 raise ValueError(f"read_pathfinder: {table} line {number}: {row} names no picture")
-            label = read.label(table, number, row[3], classes=2)
+            label = store.label(table, number, row[3], classes=2)
             rows.append((folder / row[0] / row[1], label))
     if not rows:
         raise ValueError(f"read_pathfinder: {folder} has no metadata/*.npy that lists a picture")

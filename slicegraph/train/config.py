@@ -17,16 +17,22 @@ _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "64-true")
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
     ">= 0": ("at least 0", lambda value: value >= 0),
     ">= 1": ("at least 1", lambda value: value >= 1),
+    ">= 2": ("at least 2", lambda value: value >= 2),
     "> 0": ("more than 0", lambda value: value > 0),
     "[0, 1]": ("from 0 to 1", lambda value: 0 <= value <= 1),
     "[0, 1)": ("0 or more and less than 1", lambda value: 0 <= value < 1),
 }
 TABLE_ONLY = (
-    *("smiles", "targets", "split", "fractions", "split_seed", "task", "metric"),
-    *("standardize", "replicates", "censored", "allow_rejected"),
+    *("smiles", "targets", "split", "fractions", "split_seed", "folds", "fold", "task", "metric"),
+    *("standardize", "replicates", "censored", "allow_rejected", "features", "weight_column"),
 )
+COMPUTED_FEATURES = ("rdkit", "morgan")  # for any data set of molecules
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
-_MOLECULES_ONLY += ("train_splits",)
+_MOLECULES_ONLY += ("train_splits", "class_balance", "log_target", "repeats", "ensemble")
+PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
+    *("preset", "model", "dropout", "attention_dropout", "batch_size", "epochs", "max_steps", "lr"),
+    *("warmup_steps", "end_lr", "weight_decay", "clip", "seed", "threads", "checkpoint_minutes"),
+)
 
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
 # PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
@@ -35,6 +41,7 @@ _OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
 _RECIPES = {
     "mini": _COMMON | _MINI | {"threads": 1},  # its matrices are too small to share
+    "rings": _COMMON | _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3, "threads": 1},
     "slicegraph-slim": _OURS | {"lr": 1e-3},
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
@@ -88,6 +95,19 @@ class TrainConfig:
         "csv: fractions of train, valid and test (default: 0.8,0.1,0.1)"
     )
     split_seed: int | None = _data("csv: seed of the split (default: 0)", ">= 0")
+    folds: int | None = _data(
+        "csv: folds, each is test once; trains a model for each and keeps all (default: none)",
+        ">= 2",
+    )
+    fold: int | None = _data(
+        "csv: train this one of the folds alone, from 1 (default: all)", ">= 1"
+    )
+    repeats: int | None = _data(
+        "csv: times that the folds, or the split, are drawn with a new seed (default: 1)", ">= 1"
+    )
+    ensemble: int | None = _data(
+        "models of each split, with other seeds; predictions are their mean (default: 1)", ">= 1"
+    )
     standardize: tuple[str, ...] | None = _data(
         "csv: steps of hydrogens,fragment,charge,tautomer, or all (default: none)"
     )
@@ -101,6 +121,12 @@ class TrainConfig:
     )
     allow_rejected: float | None = _data(
         "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
+    )
+    features: tuple[str, ...] | None = _data(
+        "numbers that the head reads, too: csv: columns such as pH; and rdkit, morgan, computed"
+    )
+    weight_column: str | None = _data(
+        "csv: column of the weight of each row in the training loss (default: none)"
     )
     train_splits: tuple[str, ...] | None = _data(
         "splits to train on; with valid the last epoch is kept (default: train)"
@@ -142,6 +168,8 @@ class TrainConfig:
     ema: float = _training("decay of the average of the weights; 0 for none", "[0, 1)", 0.0)
     top_k: int = _training("best epochs to keep; the model is the mean of their weights", ">= 1", 1)
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
+    class_balance: bool = _training("weight classes so that each counts the same", None, False)
+    log_target: bool = _training("train on the logarithm of the targets", None, False)
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
     patience: int | None = _training(
@@ -161,7 +189,12 @@ class TrainConfig:
     workers: int | None = _machine(
         "processes that load data for a device (default: for a GPU 1 to 8, else 0)", ">= 0"
     )
-    threads: int | None = _machine("CPU threads of a process (default: 1 a core; mini: 1)", ">= 1")
+    jobs: int | None = _machine(
+        "models of folds, repeats and ensembles trained side by side (default: one a core)", ">= 1"
+    )
+    threads: int | None = _machine(
+        "CPU threads of a process (default: 1 a core; mini and rings: 1)", ">= 1"
+    )
     compile: bool | None = _machine("compile the model with torch.compile (default: on CUDA only)")
 
     def __post_init__(self) -> None:
@@ -195,6 +228,12 @@ class TrainConfig:
     def is_task(self) -> bool:
         """Whether the data is a task on sequences or images, and not molecules."""
         return self.task in TASK_PRESETS
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several models to train: folds, repeats or an ensemble."""
+        folds = self.folds is not None and self.fold is None
+        return folds or (self.repeats or 1) > 1 or (self.ensemble or 1) > 1
 
     @property
     def trains_on_valid(self) -> bool:
@@ -255,6 +294,10 @@ def _check(config: TrainConfig) -> None:
             f"train: patience = {config.patience} needs the valid split, which train_splits trains "
             "on; leave out one of them"
         )
+    if config.fold is not None and not 1 <= config.fold <= (config.folds or 0):
+        raise ValueError(f"train: fold = {config.fold}, expected 1 to folds, the number of folds")
+    if config.fold is not None and (config.repeats or 1) > 1:
+        raise ValueError("train: fold and repeats are given, expected one of them")
     if config.is_task:
         given = [name for name in _MOLECULES_ONLY if getattr(config, name)]
         if given or config.is_table:
@@ -268,7 +311,9 @@ def _check(config: TrainConfig) -> None:
         raise ValueError("train: split = 'all' leaves nothing to test on; choose another")
     if config.examples is not None:
         raise ValueError("train: examples is for a task by name, such as listops")
-    for name in () if config.is_table else TABLE_ONLY:
+    for name in () if config.is_table else (*TABLE_ONLY, "repeats"):
+        if name == "features" and set(config.features or ()) <= set(COMPUTED_FEATURES):
+            continue
         if getattr(config, name) is not None:
             raise ValueError(f"train: {name} is for a file of your own, data = {FILE_PREFIX}PATH")
 

@@ -16,14 +16,17 @@ from torch_geometric.data import Batch
 
 from slicegraph.data.batch import molecule_loader
 from slicegraph.data.datasets import MoleculeDataset, load_dataset
+from slicegraph.data.descriptors import DESCRIPTORS, FEATURE_BITS, FRAGMENTS, with_features
 from slicegraph.data.pool import cores
 from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.predict.predictor import encoding_of
-from slicegraph.train.config import DEFAULT, TABLE_ONLY, TrainConfig
+from slicegraph.train.config import COMPUTED_FEATURES, DEFAULT, TABLE_ONLY, TrainConfig
 
 _MOST_WORKERS = 8  # processes that load data, for each device
+_QUARTILES = 1.349  # the distance of the quartiles of a normal distribution of deviation 1
 _EVALUATION_BATCH = 128  # or more, if a training batch is larger
+_MOST_MEASURED = 100_000  # molecules whose descriptors are standardised by
 _MOST_TRAIN = 200_000  # samples; a larger training split is not evaluated at the end
 
 
@@ -135,7 +138,14 @@ class MoleculeRunData(RunData):
         options = {name: getattr(config, name) for name in TABLE_ONLY}
         options["seed"] = options.pop("split_seed")
         options = {name: value for name, value in options.items() if value is not None}
+        kinds = options.pop("features", ())
+        if columns := [name for name in kinds if name not in COMPUTED_FEATURES]:
+            options["features"] = columns
         found = load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
+        if kinds:
+            names, counts = _computed(kinds)
+            store = with_features(found.store, names, counts, progress=progress)
+            found = replace(found, store=store)
         return found if config.train_splits is None else _joined(found, config.train_splits)
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Batch]:
@@ -173,14 +183,10 @@ def check(config: TrainConfig) -> None:
 def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
     """The fields of the model's configuration that the data decides."""
     task, mean, deviation = data.dataset.task, None, None
+    if config.log_target:
+        _check_logarithms(data.dataset)
     if task.kind == "regression" and config.standardise:
-        labels = data.dataset.labels(data.dataset.splits["train"]).astype(np.float64)
-        if (empty := np.isnan(labels).all(0)).any():
-            name = task.target_names[empty.argmax()]
-            raise ValueError(f"train: target {name!r} has no label in the training split")
-        spread = np.nanstd(labels, axis=0)
-        mean = tuple(np.nanmean(labels, axis=0).tolist())
-        deviation = tuple(np.where(spread == 0, 1.0, spread).tolist())
+        mean, deviation = _standard(data.dataset, config.log_target)
     fields: dict[str, Any] = {
         "num_targets": task.num_targets,
         "task": task.kind,
@@ -191,7 +197,12 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         "standardize": tuple(getattr(data.dataset, "standardize", ())),
         "target_mean": mean,
         "target_std": deviation,
+        "log_target": config.log_target,
+        **_feature_fields(config, data.dataset),
+        "label_means": _label_means(data.dataset, config.log_target),
     }
+    if fields["feature_columns"] or fields["descriptors"] or fields["fingerprint"]:
+        fields |= {} if "head_layers" in config.model else {"head_layers": 2}
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes
     if config.init is None:
@@ -202,6 +213,87 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         }
         fields |= {name: value for name, value in vocabularies.items() if name not in config.model}
     return fields
+
+
+def _computed(kinds: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+    """Return the descriptors and the number of counts that features of these kinds have."""
+    names = (*DESCRIPTORS, *FRAGMENTS) if "rdkit" in kinds else ()
+    return names, FEATURE_BITS if "morgan" in kinds else 0
+
+
+def _feature_fields(config: TrainConfig, dataset: MoleculeDataset) -> dict[str, Any]:
+    """Return the fields of the model's configuration about the numbers besides the graphs.
+
+    Columns have mean and deviation of the training rows. Descriptors have heavy tails: they have
+    the median, and the deviation that a normal distribution of the same quartiles has.
+    """
+    kinds = config.features or ()
+    columns = tuple(name for name in kinds if name not in COMPUTED_FEATURES)
+    descriptors, counts = _computed(kinds)
+    fields: dict[str, Any] = {"feature_columns": columns, "descriptors": descriptors}
+    fields["fingerprint"] = counts
+    train, mean, spread = dataset.splits["train"], list[float](), list[float]()
+    if columns:
+        values = dataset.store[train].numbers("columns").astype(np.float64)
+        mean, spread = values.mean(0).tolist(), values.std(0).tolist()
+    if descriptors:
+        few = train[:: -(-len(train) // _MOST_MEASURED)]
+        for column in dataset.store[few].numbers("descriptors").astype(np.float64).T:
+            known = column[~np.isnan(column)]
+            middle, width = 0.0, 0.0
+            if 2 * len(known) >= len(column):
+                low, middle, high = np.quantile(known, (0.25, 0.5, 0.75)).tolist()
+                width = (high - low) / _QUARTILES or float(known.std())
+            mean, spread = [*mean, middle], [*spread, width]
+    return fields | {"feature_mean": tuple(mean), "feature_std": tuple(spread)}
+
+
+def _standard(
+    dataset: MoleculeDataset, logarithm: bool
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each target in train, 1 for a deviation of 0."""
+    positions = dataset.splits["train"]
+    labels = dataset.labels(positions).astype(np.float64)
+    weights = (~np.isnan(labels)).astype(np.float64)
+    if dataset.store.weights is not None:
+        weights *= dataset.store.weights[positions][:, None]
+    if (empty := weights.sum(0) == 0).any():
+        name = dataset.task.target_names[empty.argmax()]
+        raise ValueError(f"train: target {name!r} has no label in the training split")
+    labels = np.where(np.isnan(labels), 1, labels)
+    labels = np.log10(labels) if logarithm else labels
+    mean = np.average(labels, 0, weights)
+    spread = np.sqrt(np.average((labels - mean) ** 2, 0, weights))
+    return tuple(mean.tolist()), tuple(np.where(spread == 0, 1.0, spread).tolist())
+
+
+def _check_logarithms(dataset: MoleculeDataset) -> None:
+    """Raise if a target has values without a logarithm, and name the first."""
+    task, positions = dataset.task, np.concatenate(list(dataset.splits.values()))
+    if task.kind != "regression":
+        names = ", ".join(task.target_names)
+        raise ValueError(f"train: log_target is for numbers, {names} is a {task.kind} task")
+    store = dataset.store[positions]
+    labels = np.array(store.labels)
+    for name, column in zip(task.target_names, labels.T, strict=True):
+        if len(bad := np.flatnonzero(column <= 0)):
+            where = f"{column[bad[0]]:g} in data row {store.rows[bad[0]]}"
+            raise ValueError(
+                f"train: log_target needs values above 0, and {len(bad):,} of {name!r} are not "
+                f"(first {where}); mend or remove these rows, or leave out log_target"
+            )
+
+
+def _label_means(dataset: MoleculeDataset, logarithm: bool) -> tuple[float, ...] | None:
+    """The mean of each target in train, or the shares of its classes; None if one has no label."""
+    task, labels = dataset.task, dataset.labels(dataset.splits["train"]).astype(np.float64)
+    if np.isnan(labels).all(0).any():
+        return None
+    if task.kind != "multiclass":
+        return tuple(np.nanmean(np.log10(labels) if logarithm else labels, axis=0).tolist())
+    known = (column[~np.isnan(column)].astype(int) for column in labels.T)
+    counts = [np.bincount(column, minlength=task.num_classes) for column in known]
+    return tuple(float(share) for each in counts for share in each / each.sum())
 
 
 def new_model(config: TrainConfig, fields: dict[str, Any]) -> GraphSliceformer:

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from slicegraph.models import GraphSliceformer
 from slicegraph.models.base import CONFIG_FILE, load, read_config
+from slicegraph.ops.operator import multiply_each
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
@@ -26,7 +27,8 @@ from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
     *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
-    "task_level",
+    *("task_level", "log_target", "head_layers", "feature_columns", "descriptors", "fingerprint"),
+    *("feature_mean", "feature_std"),
 )
 
 
@@ -93,6 +95,7 @@ class TrainingModule(pl.LightningModule):
             self.model = self.domain.new_model(config, fields)
         else:
             self.model = model_from(Path(config.init), fields, config.model)
+        self._weights = LabelWeights(dataset, config.class_balance)
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
@@ -119,8 +122,9 @@ class TrainingModule(pl.LightningModule):
         self.batch, config = batch, self.config
 
         def loss() -> tuple[Tensor, Tensor]:
-            bounds = getattr(batch, "bound", None)
-            return loss_of(self.data.dataset.task, self.model, self._score(batch), batch.y, bounds)
+            bounds, weights = getattr(batch, "bound", None), self._weights.of(batch)
+            scores, task = self._score(batch), self.data.dataset.task
+            return loss_of(task, self.model, scores, batch.y, bounds, weights)
 
         if config.flag_steps:
             loss = partial(adversarial_loss, self.model, loss, config.flag_steps, config.flag_size)
@@ -232,7 +236,7 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
             tensor.copy_(weights[name])
         else:
             drawn.append(name)
-    if not all("head." in name for name in drawn):
+    if not all("head." in name or "head_hidden." in name for name in drawn):
         differ = {
             name: f"{name}: {before[name]!r:.40} in it, {now!r:.40} here"
             for name, now in asdict(model.config).items()
@@ -264,7 +268,12 @@ def labels_of(dataset: Any, split: str) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def loss_of(
-    task: Any, model: Any, scores: Tensor, labels: Tensor, bounds: Tensor | None = None
+    task: Any,
+    model: Any,
+    scores: Tensor,
+    labels: Tensor,
+    bounds: Tensor | None = None,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The loss of a task, summed over the labels that are not NaN, and their number.
 
@@ -272,22 +281,67 @@ def loss_of(
     scores ``[B, targets]`` (``[B, targets, classes]`` for several classes) and labels
     ``[B, targets]``, which a regression standardises. Where `bounds` of a regression are 1 (-1),
     the true value is at least (at most) the label, and only a score below (above) it has a loss.
+    `weights`, which can be expanded to the shape of the labels, multiply the loss of each.
     """
     known = ~labels.isnan()
     if task.kind == "multiclass":
         scores, classes = scores.flatten(0, 1).float(), torch.where(known, labels, -1).long()
-        options: Any = {"ignore_index": -1, "reduction": "sum"}
-        return functional.cross_entropy(scores, classes.flatten(), **options), known.sum()
+        options: Any = {"ignore_index": -1, "reduction": "none"}
+        each = functional.cross_entropy(scores, classes.flatten(), **options).view_as(labels)
+        return (each if weights is None else weights * each).sum(), known.sum()
     loss: Any = functional.mse_loss if task.metric == "rmse" else functional.l1_loss
     if task.kind == "binary":
         loss = functional.binary_cross_entropy_with_logits
-    if model.target_mean is not None and model.target_std is not None:
-        labels = (labels - model.target_mean) / model.target_std
+    if task.kind == "regression":
+        labels = model.standardise(labels)
     if bounds is not None and task.kind == "regression":
         reached = torch.where(bounds > 0, scores > labels, scores < labels) & (bounds != 0)
         labels = torch.where(reached & known, scores.detach().to(labels.dtype), labels)
     each = loss(scores.float(), torch.where(known, labels, 0).float(), reduction="none")
-    return torch.where(known, each, 0).sum(), known.sum()
+    each = torch.where(known, each, 0)
+    return (each if weights is None else weights * each).sum(), known.sum()
+
+
+class LabelWeights:
+    """The weights of labels in the training loss, of rows and of classes, with a mean of 1.
+
+    With `balance`, all classes of a target have the same sum of weights over the training labels.
+    """
+
+    def __init__(self, dataset: Any, balance: bool) -> None:
+        task, positions = dataset.task, dataset.splits["train"]
+        self.scale, self.classes = 1.0, None
+        weights = getattr(dataset.store, "weights", None)
+        own = np.ones(len(positions)) if weights is None else weights[positions].astype(np.float64)
+        if not own.sum() > 0:
+            raise ValueError("train: every training row has the weight 0; mend the weight column")
+        self.scale = len(own) / own.sum()
+        if not balance:
+            return
+        if task.kind == "regression":
+            names = ", ".join(task.target_names)
+            remedy = "leave it out, or choose --task binary or multiclass"
+            raise ValueError(
+                f"train: class_balance is for classes, {names} is a regression; {remedy}"
+            )
+        labels = dataset.labels(positions)
+        count = task.num_classes if task.kind == "multiclass" else 2
+        sums = np.stack([np.where(labels == k, own[:, None], 0).sum(0) for k in range(count)], 1)
+        known = (~np.isnan(labels)).sum(0)[:, None] / np.maximum(1, (sums > 0).sum(1))[:, None]
+        factors = np.divide(known, sums, out=np.zeros(sums.shape), where=sums > 0)
+        self.scale, self.classes = 1.0, torch.from_numpy(factors).float()
+
+    def of(self, batch: Any) -> Tensor | None:
+        """The weights of the labels of a batch, ``[B, 1]`` or ``[B, targets]``, if any."""
+        weights = None
+        if (own := getattr(batch, "weight", None)) is not None:
+            weights = self.scale * own[:, None]
+        if self.classes is None:
+            return weights
+        self.classes = self.classes.to(batch.y.device)
+        each = self.classes.expand(len(batch.y), -1, -1)
+        each = each.gather(2, batch.y.nan_to_num().long()[..., None]).squeeze(2)
+        return each if weights is None else weights * each
 
 
 class StepLosses:
@@ -367,8 +421,8 @@ class LabelMean:
             return
         factor = first / total.clamp(min=1)
         gradients = [p.grad for p in parameters if p.grad is not None]
-        if hasattr(torch, "_foreach_mul_"):  # one launch, not one for each
-            torch._foreach_mul_(gradients, factor)
+        if multiply_each is not None:  # one launch, not one for each
+            multiply_each(gradients, factor)
             return
         for gradient in gradients:
             gradient.mul_(factor.to(gradient.dtype))

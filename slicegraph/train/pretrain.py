@@ -42,7 +42,7 @@ from slicegraph.models.base import CARD_MARK, versions
 from slicegraph.nn.mixer import MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.train.callbacks import Stopped
-from slicegraph.train.config import DEFAULT, TrainConfig
+from slicegraph.train.config import DEFAULT, PRETRAIN_SETTINGS, TrainConfig
 from slicegraph.train.machine import AtomicCheckpointIO, cpu_threads, freed_memory_kept, say
 from slicegraph.train.module import parameter_groups, warmup_and_decay
 from slicegraph.transforms import StructuralEncoding
@@ -50,10 +50,6 @@ from slicegraph.transforms import StructuralEncoding
 MASKED_MOLECULES, MASKED_ATOMS = 0.25, 0.15  # the share of molecules, and of atoms in these
 HELD_OUT, MOST_HELD_OUT = 0.05, 5_000  # the share and the largest number never trained on
 EVALUATIONS = 20  # of the held-out molecules in a run
-SETTINGS = (  # of `TrainConfig`
-    *("preset", "model", "dropout", "attention_dropout", "batch_size", "epochs", "max_steps", "lr"),
-    *("warmup_steps", "end_lr", "weight_decay", "clip", "seed", "threads", "checkpoint_minutes"),
-)
 LOSSES = {
     "descriptors": "squared error of the normal scores of RDKit's 2D descriptors",
     "fragments": f"Poisson deviance of the counts of {len(FRAGMENTS)} functional groups",
@@ -103,7 +99,7 @@ def pretrain(
         sources: files of molecules, as :func:`slicegraph.data.table.open_table` takes them, or
             stores. A molecule that occurs several times is used once.
         out: the folder of the pre-training; new, or that of an interrupted call.
-        config: the settings, of which `SETTINGS` are read (default: 5 epochs of ``mini``).
+        config: the settings, of which `PRETRAIN_SETTINGS` are read (default: 5 epochs of ``mini``).
         data: the folder of the corpus and its numbers, which several pre-trainings of the same
             sources may share (default: ``data`` in `out`).
         smiles: the column of the SMILES in the files; guessed by default.
@@ -127,7 +123,7 @@ def pretrain(
         problem = "readout = 'token' has no vectors of atoms"
         raise ValueError(f"pretrain: {problem}; choose --model.readout quantiles")
     identities = [[_identity(Path(path)) for path in paths] for paths in (sources, exclude)]
-    record: dict[str, Any] = {name: getattr(config, name) for name in SETTINGS}
+    record: dict[str, Any] = {name: getattr(config, name) for name in PRETRAIN_SETTINGS}
     record |= {"sources": identities[0], "exclude": identities[1], "smiles": smiles}
     record |= {"limit": limit, "licence": licence}
     _begin(out, record)

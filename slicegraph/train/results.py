@@ -2,17 +2,23 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from slicegraph import __version__
+from slicegraph.data.molecules import fingerprints, morgan_counts
 from slicegraph.metrics import TITLES, all_metrics, counted, number
 from slicegraph.models.base import card_text, versions
+from slicegraph.predict.explain import atom_rows, explain_rows
+from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, nearest, packed
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning
+MOST_EXPLAINED = 10  # molecules with the largest errors, and as many with the smallest
+_EXPLAINED_TARGETS, _EXPLAIN_SAMPLES, _EXPLAIN_SECONDS = 3, 16, 30.0
 _KEYS = {"ap": "prauc", "acc": "accuracy"}  # metrics whose names differ in `all_metrics`
 _LONGER = "train longer (more epochs), or check the labels and the split"
 
@@ -25,10 +31,12 @@ class Scored(NamedTuple):
     chances: np.ndarray | None = None
 
 
-def score_splits(dataset: Any, evaluations: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def score_splits(
+    dataset: Any, evaluations: dict[str, Any], resamples: int = 1000
+) -> dict[str, dict[str, Any]]:
     """Return :func:`slicegraph.metrics.all_metrics` of each split and target."""
     names = dataset.task.target_names
-    resamples = min(1000, max(100, 4000 // len(names)))
+    resamples = min(resamples, max(100, 4000 // len(names)))
     found: dict[str, dict[str, Any]] = {}
     for split, one in evaluations.items():
         predicted = one.values if one.chances is None else one.chances
@@ -137,8 +145,211 @@ _WEAKNESS: dict[str, Weakness] = {
 }
 
 
+_FOREST_TREES, _FOREST_AT_ONCE, _FOREST_SECONDS = 100, 10, 20.0
+_FOREST_ROWS, _FOREST_TARGETS = 5_000, 12  # training rows and targets
+
+
+def forest_of(dataset: Any, test: Any) -> dict[str, Any]:
+    """Train a random forest on Morgan counts, and score it on the test split: a cheap baseline.
+
+    It has the training and test rows of the model, at most 5,000 of the former, and a budget of
+    seconds. Whatever prevents it is the "reason", and does not fail the run.
+
+    Returns:
+        "test", the metric over all targets, "targets", "trees", "rows" and "seconds"; or "reason".
+    """
+    try:
+        return _forest(dataset, test)
+    except Exception as error:  # a comparison must never cost the run that it is for
+        return {"reason": " ".join(str(error).split()) or type(error).__name__}
+
+
+def _forest(dataset: Any, test: Any) -> dict[str, Any]:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    task, store, began = dataset.task, dataset.store, time.perf_counter()
+    if test is None or np.isnan(test.labels).all():
+        return {"reason": "the test split has no labels"}
+    if task.num_targets > _FOREST_TARGETS:
+        return {"reason": f"{task.num_targets} targets, at most {_FOREST_TARGETS} are compared"}
+    train, positions = dataset.splits["train"], dataset.splits["test"]
+    if len(positions) > _MOST_COMPARED:
+        return {"reason": f"{len(positions):,} test rows, at most {_MOST_COMPARED:,} are compared"}
+    if len(train) > _FOREST_ROWS:
+        train = np.sort(np.random.default_rng(0).choice(train, _FOREST_ROWS, replace=False))
+    if not store.smiles(int(train[0])):
+        return {"reason": "the data set has no SMILES"}
+    inputs = [morgan_counts(store.smiles(int(i)) for i in own) for own in (train, positions)]
+    if store.numbers("columns") is not None:
+        numbers = [store[own].numbers("columns") for own in (train, positions)]
+        inputs = [np.concatenate(pair, axis=1) for pair in zip(inputs, numbers, strict=True)]
+    labels = dataset.labels(train)
+    kind = RandomForestRegressor if task.kind == "regression" else RandomForestClassifier
+    share = 0.1 if task.kind == "regression" else "sqrt"
+    classes = task.num_classes if task.kind == "multiclass" else 0
+    values = np.zeros((len(positions), task.num_targets, max(1, classes)))
+    trees = _FOREST_TREES
+    for target in range(task.num_targets):
+        known = ~np.isnan(labels[:, target])
+        forest = kind(n_estimators=0, max_features=share, random_state=0, warm_start=True)
+        until = began + _FOREST_SECONDS * (target + 1) / task.num_targets
+        while forest.n_estimators < trees and (
+            not forest.n_estimators or time.perf_counter() < until
+        ):
+            forest.n_estimators += _FOREST_AT_ONCE
+            forest.fit(inputs[0][known], labels[known, target])
+        trees = min(trees, forest.n_estimators)
+        if task.kind == "regression":
+            values[:, target, 0] = forest.predict(inputs[1])
+            continue
+        chances = forest.predict_proba(inputs[1])
+        for place, known_class in enumerate(forest.classes_.astype(int).tolist()):
+            if classes:
+                values[:, target, known_class] = chances[:, place]
+            elif known_class == 1:
+                values[:, target, 0] = chances[:, place]
+    predicted = values.argmax(-1) if classes else values[..., 0]
+    if task.kind == "binary" and task.metric == "acc":
+        predicted = predicted >= 0.5
+    dataset.evaluator.reset()
+    dataset.evaluator.update(y_true=test.labels, y_pred=predicted)
+    scored = {"test": Scored(test.labels, values if classes else values[..., 0], None)}
+    if classes:
+        scored = {"test": Scored(test.labels, predicted, values)}
+    found = score_splits(dataset, scored, resamples=1)["test"]
+    each = target_scores(task.metric, found)
+    return {
+        "test": dataset.evaluator.compute(),
+        "targets": {name: own["value"] for name, own in each.items()},
+        "trees": trees,
+        "rows": len(train),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def forest_line(metrics: dict[str, Any]) -> str:
+    """Return the sentence of the console about the forest."""
+    forest, title = metrics.get("forest") or {}, metrics["metric"]
+    if forest.get("test") is None:
+        reason = forest.get("reason")
+        return f"forest  not trained: {reason}" if reason else ""
+    std = forest.get("test_std")
+    spread = "" if std is None else f" ± {number(std)}"
+    value = f"{number(forest['test'])}{spread} {metrics['unit']}".rstrip()
+    text = f"forest  test {title} {value}: a random forest on Morgan counts, on the same rows"
+    if metrics["test"] is None:
+        return text
+    sign = 1 if metrics["higher_is_better"] else -1
+    if sign * (metrics["test"] - forest["test"]) > 0:
+        return text
+    return f"{text}; it is at least as good as the model"
+
+
+_MOST_PAIRS = 5_000_000  # of held-out and training molecules that are compared
+_MOST_COMPARED = 20_000  # test rows of a forest
+
+
+def calibration_of(dataset: Any, valid: Any) -> Calibration | None:
+    """Return what intervals of a single model need: the valid predictions, the training molecules.
+
+    None if the data set has no SMILES. Without valid labels there are only the training molecules.
+    """
+    store, train = dataset.store, dataset.splits["train"]
+    if not len(train) or not store.smiles(int(train[0])):
+        return None
+    smiles, bits = list[str](), np.empty((0, 0), np.uint8)
+    if len(train) <= MOST_TRAINING:
+        smiles = [store.smiles(int(i)) for i in train]
+        bits = packed(fingerprints(smiles))
+    arrays: dict[str, Any] = {}
+    if valid is not None:
+        positions = dataset.splits["valid"]
+        arrays["labels"], arrays["index"] = valid.labels, positions
+        arrays["values"] = valid.values if valid.chances is None else valid.chances
+        arrays["group"] = np.zeros(len(positions), np.int64)
+    targets = dataset.task.num_targets
+    found = calibration(dataset.task.kind, arrays, np.zeros(1, np.int64), smiles, bits, targets)
+    if valid is None:
+        return found
+    texts = [store.smiles(int(i)) for i in positions]
+    return replace(found, similarity=similarities(found, texts))
+
+
+def calibration(
+    kind: str,
+    arrays: dict[str, np.ndarray],
+    member_groups: np.ndarray,
+    smiles: list[str],
+    bits: np.ndarray,
+    targets: int,
+) -> Calibration:
+    """Make a `Calibration` of what is known; `arrays` are its fields of held-out molecules."""
+    index = arrays.get("index", np.empty(0, np.int64))
+    draws = round(len(index) / len(np.unique(index))) if len(index) else 1
+    known: dict[str, Any] = {
+        "labels": np.empty((0, targets)),
+        "values": np.empty((0, targets)),
+        "std": np.empty((0, targets)),
+        "group": np.empty(0, np.int64),
+        "draws": np.array([draws]),
+        "index": index,
+    }
+    text = np.frombuffer("\n".join(smiles).encode(), np.uint8)
+    if len(bits):
+        known |= {"bits": bits, "texts": text}
+    chosen = {"kind": np.array([kind]), "member_groups": member_groups}
+    return Calibration(**known | arrays | chosen)
+
+
+def joined_training(calibrations: list[Calibration]) -> tuple[list[str], np.ndarray]:
+    """Return the SMILES and fingerprints of all training molecules, each once."""
+    found: dict[str, np.ndarray] = {}
+    for one in calibrations:
+        found |= dict(zip(one.smiles, one.bits, strict=True))
+    return list(found), np.stack(list(found.values())) if found else np.empty((0, 0), np.uint8)
+
+
+def similarities(training: Calibration | None, texts: list[str]) -> np.ndarray:
+    """Return the similarity of each molecule to the nearest training molecule; NaN if not known.
+
+    Only as many molecules, drawn at random, as can be compared in seconds.
+    """
+    found = np.full(len(texts), np.nan)
+    if training is None or not len(training.bits):
+        return found
+    count = min(len(texts), max(1, _MOST_PAIRS // len(training.bits)))
+    chosen = np.random.default_rng(0).choice(len(texts), count, replace=False)
+    vectors = fingerprints([texts[i] for i in chosen])
+    found[chosen] = [best for best, _ in nearest(vectors, training.vectors)]
+    return found
+
+
+def deviation(members: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of the models, ``[n, targets]``, of ``[n, models, targets]``.
+
+    For several classes it is that of the probability of the predicted class.
+    """
+    if members.ndim == 4:
+        chosen = members.mean(1).argmax(-1)[:, None, :, None]
+        members = np.take_along_axis(members, chosen, 3)[..., 0]
+    return members.std(1, ddof=1)
+
+
+def uncertainty_of(dataset: Any, found: Calibration | None, test: Any) -> dict[str, Any]:
+    """Assess the intervals of a single model on its test split, by target."""
+    if found is None or test is None or not len(found.labels):
+        return {}
+    values = test.values if test.chances is None else test.chances
+    each = assess(found, test.labels, values[:, None])
+    names = dataset.task.target_names
+    return {name: own for name, own in zip(names, each, strict=True) if own is not None}
+
+
 def headline(metrics: dict[str, Any], split: str = "test") -> str:
-    """Return the test score of each target; never the score of another split in its place."""
+    """Return the test score of each target; never the score of another split in its place.
+
+    For several splits, such as folds, it is the mean and the standard deviation of their scores.
+    """
     title, unit, noun = metrics["metric"], metrics["unit"], metrics.get("noun", "molecules")
     test, targets = metrics["test"], metrics.get("targets", {})
     known = [name for name, found in targets.items() if found["value"] is not None]
@@ -150,6 +361,13 @@ def headline(metrics: dict[str, Any], split: str = "test") -> str:
     if test is not None and (not known or len(targets) > _MOST_NAMED):
         mean = f" (mean of {len(targets)} targets)" if len(targets) > 1 else ""
         return f"{split} {title} {number(test, unit)}{mean}"
+
+    if metrics.get("test_std") is not None:
+        several = [(name, targets[name]) for name in known] if len(targets) <= _MOST_NAMED else []
+        each = [(f"{n} ", own["value"], own.get("std")) for n, own in several if len(targets) > 1]
+        each = each or [("", test, metrics["test_std"])]
+        scores = [f"{n}{number(x)} ± {number(std or 0.0, unit)}" for n, x, std in each]
+        return f"{split} {title} {listed(scores)} ({metrics['design']})"
 
     def text(name: str) -> str:
         found, label = targets[name], f"{name} " if len(targets) > 1 else ""
@@ -182,8 +400,16 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
     task, source = dataset.task, dataset.source
     data = {"name": Path(dataset.name).name}
     data |= {key: source[key] for key in ("name", "sha256", "bytes") if key in source}
-    options = ("fractions", "replicates", "censored")
-    chosen = {option: getattr(config, option, None) for option in options}
+    options = (
+        "fractions",
+        "replicates",
+        "censored",
+        "features",
+        "weight_column",
+        "class_balance",
+        "log_target",
+    )
+    chosen = {option: getattr(config, option, None) or None for option in options}
     return {
         "slicegraph": __version__,
         "date": time.strftime("%Y-%m-%d"),
@@ -198,11 +424,51 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "standardize": list(getattr(dataset, "standardize", ())),
         "preset": config.preset,
         "parameters": metrics["parameters"],
-        "epoch": metrics["best_epoch"] + 1,
+        "epoch": None if metrics["best_epoch"] is None else metrics["best_epoch"] + 1,
         "chosen_by": metrics["chosen_by"],
         "warnings": metrics["warnings"],
         "scores": {split: metrics["splits"].get(split, {}) for split in ("valid", "test")},
     }
+
+
+def extremes(test: Scored, targets: int) -> np.ndarray:
+    """Return the places of the molecules with the largest and the smallest errors of each of the
+    first targets, the largest first."""
+    errors = np.abs(test.values - test.labels).astype(np.float64)
+    if test.chances is not None:
+        errors = np.where(np.isnan(errors), np.nan, errors != 0)
+    found: dict[int, None] = {}
+    for column in errors[:, :targets].T:
+        known = np.flatnonzero(~np.isnan(column))
+        order = known[np.argsort(-column[known], kind="stable")].tolist()
+        last = max(MOST_EXPLAINED, len(order) - MOST_EXPLAINED)
+        found |= dict.fromkeys([*order[:MOST_EXPLAINED], *order[last:]])
+    return np.array(list(found), dtype=np.int64)
+
+
+def contributions(
+    model: Any, dataset: Any, test: Scored, seconds: float = _EXPLAIN_SECONDS
+) -> list[list[Any]]:
+    """Return the rows of contributions.csv, of the molecules whose errors are largest or smallest.
+
+    Explaining takes hundreds of predictions a molecule; after so many seconds the rest is left out.
+    """
+    places = extremes(test, _EXPLAINED_TARGETS)
+    names = list(dataset.task.target_names[:_EXPLAINED_TARGETS])
+    molecules = list(dataset.rows(dataset.splits["test"][places]))
+    row, smiles = map(dataset.columns.index, ("row", "smiles"))
+    began, rows = time.perf_counter(), list[list[Any]]()
+    numbers = None
+    if model.config.num_features:
+        numbers = list(dataset.store[dataset.splits["test"][places]].features)
+    texts = [one[smiles] for one in molecules]
+    each = explain_rows(model, texts, names, _EXPLAIN_SAMPLES, numbers=numbers)
+    for one, found in zip(molecules, each, strict=False):
+        if not isinstance(found, str):
+            rows += [line for target in found for line in atom_rows(one[row], target)]
+        if time.perf_counter() - began > seconds:
+            break
+    return rows
 
 
 def class_names(dataset: Any) -> list[str]:
@@ -225,7 +491,7 @@ def model_card(record: dict[str, Any], noun: str) -> str:
         "Options": own,
         "Standardisation": ", ".join(record["standardize"]) or "none",
         "Model": f"{record['preset']}, {record['parameters']:,} parameters",
-        "Epoch": f"{record['epoch']}, chosen by {record['chosen_by']}",
+        "Epoch": f"{record['epoch'] or 'that of each model'}, chosen by {record['chosen_by']}",
         "Made": f"{record['date']} with {versions()}",
     }
     scores = ["| target | score | value | interval |", "|---|---|---|---|"]

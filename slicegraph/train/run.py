@@ -1,10 +1,14 @@
 """A run from its settings to its results."""
 
 import json
+import os
 import platform
-from collections.abc import Iterator
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
@@ -14,10 +18,15 @@ import torch
 from lightning.pytorch.utilities import rank_zero_only
 
 from slicegraph import __version__
+from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.data.datasets.csv import as_data
+from slicegraph.predict import load_predictor
+from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.registry import task_domain
 from slicegraph.train import callbacks, machine, results
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
+from slicegraph.train.folds import train_several
 from slicegraph.train.module import BadLoss, TrainingError, TrainingModule
 from slicegraph.train.run_folder import LAST, RunFolder, RunResult, refuse_used
 
@@ -28,6 +37,9 @@ def train(
     resume: str | Path | None = None,
     command: str | None = None,
     progress: bool = True,
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
+    **settings: Any,
 ) -> RunResult:
     """Train a model and evaluate it; all results are in the folder of the run.
 
@@ -38,11 +50,22 @@ def train(
             as without the interruption.
         command: the command that repeats the run, to be kept with it.
         progress: whether to show the progress.
+        data: the name of a data set, or a table: its path, or a `pandas.DataFrame` (or a dict of
+            columns), which is written to the cache. Molecules of RDKit become SMILES.
+        target: the column of a table to predict, or several.
+        **settings: further settings of :class:`TrainConfig` by name; they override `config`.
 
     Example:
-        >>> result = slicegraph.train(TrainConfig(data="csv:my.csv", targets=("logS",)))
+        >>> result = slicegraph.train(data=frame, target="logS", epochs=50)
         >>> result.test, result.model
     """
+    if data is not None:
+        settings["data"] = as_data(data)
+    if target is not None:
+        settings["targets"] = (target,) if isinstance(target, str) else tuple(target)
+    if settings:
+        given = config if isinstance(config, dict) else asdict(config) if config else {}
+        config = given | settings
     if resume is not None and config is not None:
         raise ValueError("train: a run is resumed with its own settings; leave out config")
     folder = RunFolder(resume)
@@ -54,6 +77,15 @@ def train(
         config = replace(
             config, precision=config.precision or machine.default_precision(config.accelerator)
         )
+    if config.several:
+        molecules.check(config)
+        if resume is None and config.out is not None:
+            refuse_used(Path(config.out))
+
+        def train_one(settings: TrainConfig | None, begun: Path | None) -> RunResult:
+            return train(settings, resume=begun, progress=False)
+
+        return train_several(config, folder, command, progress, train_one)
     domain = task_domain() if config.is_task else molecules
     if resume is None:  # what is wrong with the settings is found before the data is prepared
         domain.check(config)
@@ -95,6 +127,29 @@ def train(
     for text in result.metrics["warnings"] if progress else ():
         machine.say(f"WARNING {text}")
     return result
+
+
+def train_member(settings: str, parent: str) -> None:
+    """Train one of several models in a process of its own, which ends with its parent.
+
+    Args:
+        settings: the settings as JSON; a run that is in their folder goes on.
+        parent: the number of the process that started this one.
+    """
+    config = TrainConfig.from_dict(json.loads(settings))
+    begun = RunFolder(config.out).path
+    resume = begun if (begun / "config.yaml").is_file() else None
+
+    def end_with_parent() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)  # the state is saved
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    try:
+        train(None if resume else config, resume=resume, progress=False)
+    except callbacks.Stopped as stopped:
+        raise SystemExit(128 + stopped.signum) from None
 
 
 def mean_weights(paths: list[Path]) -> dict[str, torch.Tensor]:
@@ -205,11 +260,18 @@ def _write_results(
         missing = "the split is empty" if empty else "the data set has no split 'test'"
         metrics["test_reason"] = found.reason if found else missing
     metrics["warnings"] = results.warnings_of(dataset, test, found)
+    if trainer.is_global_zero and isinstance(dataset, MoleculeDataset):
+        metrics["forest"] = results.forest_of(dataset, found)
     baselines = results.baselines_of(dataset, found)
     metrics["targets"] = results.target_scores(dataset.task.metric, test, baselines)
     metrics["splits"] = splits
     if trainer.is_global_zero:
         module.model.save(folder.path / "model")
+        if isinstance(dataset, MoleculeDataset):
+            held = results.calibration_of(dataset, evaluations.get("valid"))
+            if held is not None:
+                held.write(folder.path / "model")
+            metrics["uncertainty"] = results.uncertainty_of(dataset, held, found)
         record = results.training_record(dataset, module.config, metrics)
         config = json.loads((folder.path / "model/config.json").read_text("utf-8"))
         folder.write("model/config.json", {**config, "training": record})
@@ -217,6 +279,12 @@ def _write_results(
         for split in (split for split in evaluations if split != "train"):
             one = evaluations[split]
             folder.write_predictions(dataset, split, one.values, one.chances)
+        if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
+            device = trainer.strategy.root_device
+            model = load_predictor(folder.path / "model", device)
+            scored = results.Scored(found.labels, found.values, found.chances)
+            rows = results.contributions(model, data.dataset, scored)
+            folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)

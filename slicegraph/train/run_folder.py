@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import rdkit
 
-from slicegraph.data.datasets.qm9 import shipped_folder
+from slicegraph.data.datasets.source import shipped_folder
 from slicegraph.files import write_atomically
 from slicegraph.predict.table import labelled_table
 from slicegraph.train.config import FILE_PREFIX, TrainConfig
@@ -158,10 +158,13 @@ class RunFolder:
     def write_molecules(self, dataset: Any) -> None:
         """Write molecules.npz, the keys of the molecules of each split, if there are keys."""
         if (keys := getattr(dataset, "keys", None)) is not None:
-            file = io.BytesIO()
-            parts: dict[str, Any] = {name: keys[part] for name, part in dataset.splits.items()}
-            np.savez_compressed(file, **parts | {_RDKIT: np.array(rdkit.__version__)})
-            write_atomically(self.path / _MOLECULES, [file.getbuffer()])
+            self.write_keys({name: keys[part] for name, part in dataset.splits.items()})
+
+    def write_keys(self, parts: dict[str, Any]) -> None:
+        """Write molecules.npz from the keys of each split."""
+        file = io.BytesIO()
+        np.savez_compressed(file, **parts | {_RDKIT: np.array(rdkit.__version__)})
+        write_atomically(self.path / _MOLECULES, [file.getbuffer()])
 
     def write_predictions(
         self, dataset: Any, split: str, values: np.ndarray, chances: np.ndarray | None = None

@@ -25,7 +25,7 @@ from benchmarks.published_kekule import KekuleFlips
 from benchmarks.published_models import count_parameters, make_model
 from benchmarks.published_rows import ROWS, STUDIES, rows_of
 from benchmarks.published_train import Recipe, Run, Training, claimed, time_steps, train
-from slicegraph.data.datasets import qm9
+from slicegraph.data.datasets import source
 from slicegraph.transforms import RingNodes
 
 SIZES = {"train": 20, "val": 6, "test": 6}
@@ -221,7 +221,7 @@ def tables(tmp_path_factory):
     table = pd.DataFrame({"smiles": [*SMILES, "not a molecule"], "HIV_active": [0, 1] * 5})
     split = [name.replace("val", "valid") for name in FILE_SPLIT] + ["test"]
     table.assign(split=split).to_csv(folder / "ogbg_molhiv.csv.gz", index=False)
-    for n, part in enumerate(qm9.PARTS):
+    for n, part in enumerate(source.PARTS):
         rows = range(3 * n, 3 * n + 3)
         gaps = [0.1 + row / 100 for row in rows]
         table = pd.DataFrame({"Index": rows, "SMILES": [SMILES[row] for row in rows]})
@@ -259,7 +259,7 @@ def test_molecules_that_cannot_be_read_are_reported(tables, tmp_path, capsys):
 def test_gaps_are_in_ev_and_split_as_in_the_command(tables, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="has 9 molecules, expected 130831"):
         read_gaps(tables, tmp_path)
-    monkeypatch.setattr(qm9, "SPLIT_SIZES", (5, 2, 2))
+    monkeypatch.setattr(source, "SPLIT_SIZES", (5, 2, 2))
     splits = read_gaps(tables, tmp_path)
     assert [len(part) for part in splits.values()] == [5, 2, 2]
     found = sorted(value for part in splits.values() for value in part.y[:, 0].tolist())
@@ -267,7 +267,7 @@ def test_gaps_are_in_ev_and_split_as_in_the_command(tables, tmp_path, monkeypatc
 
 
 def test_a_folder_without_qm9_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(qm9, "qm9_folder", lambda: None)
+    monkeypatch.setattr(source, "qm9_folder", lambda: None)
     with pytest.raises(ValueError, match="qm9pack is not installed; pip install"):
         read_gaps(tmp_path, tmp_path)
 

@@ -4,7 +4,7 @@ import pytest
 from support.ogb_folders import write_lsc, write_mol
 
 from slicegraph.cli import main
-from slicegraph.data.datasets import load_dataset, names, qm9
+from slicegraph.data.datasets import load_dataset, names, source
 from slicegraph.tasks import TASKS
 
 
@@ -55,7 +55,7 @@ def test_files_that_are_here_are_told_from_prepared_molecules(lines, tmp_path):
 
 @pytest.mark.parametrize(("folder", "here"), [(None, " no "), ("anywhere", " yes ")])
 def test_qm9_is_here_when_its_package_is_installed(lines, monkeypatch, folder, here):
-    monkeypatch.setattr(qm9, "qm9_folder", lambda: folder)
+    monkeypatch.setattr(source, "qm9_folder", lambda: folder)
     assert here in lines()["qm9-gap"]
 
 

@@ -18,9 +18,8 @@ from support.ogb_folders import MOLECULES, Trap, write_csv_gz, write_zinc
 from torch_geometric.datasets import ZINC
 
 from slicegraph.data import prepare
-from slicegraph.data.datasets import load_dataset, qm9, source
-from slicegraph.data.datasets.qm9 import HARTREE_IN_EV, qm9_folder
-from slicegraph.data.datasets.source import MissingDataset
+from slicegraph.data.datasets import load_dataset, source
+from slicegraph.data.datasets.source import HARTREE_IN_EV, MissingDataset, qm9_folder
 from slicegraph.data.molecules import scaffold
 
 MINI = Path(__file__).parents[2] / "datasets" / "mini"
@@ -75,9 +74,9 @@ def test_mini_is_its_table_prepared_once_below_the_root(mini_root, monkeypatch):
 
 @pytest.mark.parametrize("place", ["package/data/embedded/mini", "datasets/mini"])
 def test_shipped_data_are_found_in_the_package_or_in_the_repository(tmp_path, monkeypatch, place):
-    monkeypatch.setattr(qm9, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(source, "PACKAGE", tmp_path / "package")
     (tmp_path / place).mkdir(parents=True)
-    assert qm9.shipped_folder("mini") == tmp_path / place
+    assert source.shipped_folder("mini") == tmp_path / place
     with pytest.raises(MissingDataset, match=r"installed without its .*mini.csv.gz"):
         loaded("mini", tmp_path)
 
@@ -92,7 +91,7 @@ def test_card_of_mini_names_file_source_licence_and_citation():
 
 @pytest.mark.skipif(qm9_folder() is None, reason="qm9pack is not installed")
 def test_mini_is_drawn_again_to_the_byte(make):
-    table = make.rows(qm9.read_qm9(qm9_folder()), make.SIZES)
+    table = make.rows(source.read_qm9(qm9_folder()), make.SIZES)
     assert make.compressed(table) == (MINI / "mini.csv.gz").read_bytes()
 
 
@@ -112,14 +111,14 @@ def test_drawing_leaves_out_another_spelling_and_keeps_the_order_of_qm9(make):
 
 
 def test_qm9_is_read_from_the_files_of_its_package(tmp_path, monkeypatch):
-    for part, numbers in zip(qm9.PARTS, ([0, 1, 2, 3], [4, 5, 6], [7, 8, 9]), strict=True):
+    for part, numbers in zip(source.PARTS, ([0, 1, 2, 3], [4, 5, 6], [7, 8, 9]), strict=True):
         rows = [f'x,{i + 1},"{MOLECULES[i]}","[[0.1,0.2]]",{(i + 1) / 100}' for i in numbers]
         header = "XYZ_file,Index,SMILES,XYZ_Ang,HOMO_LUMO_gap_au"
         (tmp_path / part).write_text("\n".join([header, *rows]) + "\n")
-    monkeypatch.setattr(qm9, "qm9_folder", lambda: tmp_path)
+    monkeypatch.setattr(source, "qm9_folder", lambda: tmp_path)
     with pytest.raises(ValueError, match="has 10 rows, expected 130831"):
         loaded("qm9-gap", tmp_path)
-    monkeypatch.setattr(qm9, "SPLIT_SIZES", (6, 3, 1))
+    monkeypatch.setattr(source, "SPLIT_SIZES", (6, 3, 1))
     dataset = loaded("qm9-gap", tmp_path)
     assert [dataset.store.smiles(i) for i in range(10)] == MOLECULES
     expected = 27.2114 * np.arange(1, 11) / 100
@@ -263,7 +262,7 @@ def test_name_or_option_that_is_not_known_is_refused(tmp_path, name, options, me
 def test_data_set_is_prepared_by_name_with_its_own_columns(tmp_path, monkeypatch):
     rows = [("a", "smiles", "homolumogap"), ("1", "CC", 1.0), ("2", "CCC", 2.0)]
     write_csv_gz(tmp_path / "mini.csv.gz", rows)
-    monkeypatch.setattr(qm9, "shipped_folder", lambda name: tmp_path)
+    monkeypatch.setattr(source, "shipped_folder", lambda name: tmp_path)
     result = prepare("mini", tmp_path / "store", root=tmp_path, workers=1)
     assert (result.molecules, result.smiles, result.labels) == (2, "smiles", ("homolumogap",))
     with pytest.raises(ValueError, match="zinc has no SMILES to prepare"):

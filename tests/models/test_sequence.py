@@ -12,8 +12,8 @@ from slicegraph.models import (
     load,
 )
 from slicegraph.nn.mixer import SEQUENCE_MIXERS
-from slicegraph.nn.order import ORDERS
 from slicegraph.nn.readout import SEQUENCE_READOUTS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.testing import (
     assert_backends_agree,
     assert_padding_invariant,

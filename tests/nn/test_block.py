@@ -11,7 +11,7 @@ from torch_geometric.data import Batch
 
 from slicegraph.models import GraphSliceformer
 from slicegraph.nn import Edges, EncoderBlock, LocalBranch, Mixer, PairBias
-from slicegraph.nn.local import LOCALS
+from slicegraph.nn.block import LOCALS
 from slicegraph.nn.mixer import MIXERS, linear_of
 from slicegraph.nn.packed import PaddedSets
 

@@ -15,7 +15,8 @@ from torch_geometric.nn.inits import reset
 
 from slicegraph.nn import GPSLayer, SliceSort, SliceSortAttention, SliceSortConv
 from slicegraph.nn.mixer import ALIGNS, MIXERS
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
+from slicegraph.ops.operator import as_on_gpu
 from slicegraph.ops.paths import shortest_paths
 from slicegraph.testing import assert_padding_invariant, assert_permutation_equivariant
 from slicegraph.vocabulary import OGB_BONDS
@@ -245,10 +246,11 @@ SPARSE = torch.eye(2).to_sparse()
     ("arguments", "named", "message"),
     [
         ((torch.randn(2, 7), EDGES), {}, r"x has shape \[2, 7\]"),
-        ((torch.randn(0, CHANNELS), EDGES), {}, "x has no rows"),
-        ((X, EDGES), {"batch": torch.zeros(3)}, r"batch has shape \[3\]"),
+        ((X, EDGES), {"batch": torch.zeros(3).long()}, r"batch of shape \[3\] with x"),
         ((X, EDGES), {"batch": torch.tensor([1, 0])}, "batch is not sorted"),
+        ((X, EDGES), {"batch": torch.tensor([-1, 0])}, r"batch\[0\] = -1 is negative"),
         (((X, X), EDGES), {}, "x is a tuple, .* no bipartite graphs"),
+        ((None, EDGES), {}, "x is a NoneType"),
         ((X, SPARSE), {}, r"sparse adjacency matrix, .*to_edge_index\(adj\)"),
         ((X, EDGES), {"edge_weight": torch.ones(2)}, "weights are edge features: .*edge_dim=1"),
         ((X, EDGES, torch.zeros(2, dtype=torch.int64)), {}, "by name, as batch=batch"),
@@ -259,6 +261,47 @@ def test_wrong_input_is_named(arguments, named, message):
     for mixer in ("quantile_attn", "sort"):
         with pytest.raises(ValueError, match=message):
             SliceSortConv(CHANNELS, mixer=mixer)(*arguments, **named)
+
+
+@pytest.mark.parametrize("edge_index", [None, [[0, 1], [1, 0]]])
+def test_edges_that_are_no_tensor_are_named(edge_index):
+    with pytest.raises(ValueError, match=r"edge_index is a \w+, expected a tensor \[2, E\]"):
+        SliceSortConv(CHANNELS)(X, edge_index)
+
+
+@pytest.mark.parametrize("batch", [torch.zeros(2), torch.zeros(2).bool(), [0, 0]])
+@pytest.mark.parametrize(
+    "found", [SliceSortConv(CHANNELS), GPSLayer(CHANNELS), GPSLayer(CHANNELS, layer())]
+)
+def test_a_batch_of_another_type_is_named(found, batch):
+    with pytest.raises(TypeError, match=r"batch is .*, expected (a tensor|int64 or int32)"):
+        found(X, EDGES, batch=batch)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("batch", [None, torch.zeros(2, dtype=torch.int64)])
+def test_edge_features_of_other_edges_are_named(rows, batch):
+    message = rf"edge_attr has shape \[{rows}, 1\], expected a row for each of the 2 edges"
+    with pytest.raises(ValueError, match=message):
+        SliceSortConv(CHANNELS, edge_dim=1)(X, EDGES, torch.zeros(rows, 1), batch)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_no_nodes_have_no_output(mixer):
+    conv = SliceSortConv(CHANNELS, 6, heads=2, mixer=mixer)
+    none = torch.empty(0, dtype=torch.int64)
+    for batch in (None, none):
+        for code in (nullcontext(), as_on_gpu()):
+            with code:
+                assert conv(X[:0], EDGES[:, :0], batch=batch).shape == (0, 6)
+
+
+def test_the_numbers_of_the_graphs_take_no_memory():
+    batch = torch.tensor([0, 10**12])
+    expected = SliceSortConv(CHANNELS, mixer="attn")
+    torch.testing.assert_close(
+        expected(X, EDGES[:, :0], batch=batch), expected(X, EDGES[:, :0], batch=torch.arange(2))
+    )
 
 
 def test_edge_weights_are_edge_features():

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from slicegraph.nn import Mixer, PairBias, QuantileContext, SequenceMixer, SetAttention
 from slicegraph.nn.mixer import ALIGNS, MIXERS
-from slicegraph.nn.order import ORDERS
 from slicegraph.nn.packed import PaddedSets
+from slicegraph.nn.slice_sort import ORDERS
 
 PTR = torch.tensor([0, 4, 5, 11])
 HEADS, CHANNELS = 2, 6

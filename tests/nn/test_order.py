@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.nn import Order
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
 
 PTR = torch.tensor([0, 4, 4, 5, 11])
 SIZES = PTR.diff().tolist()

@@ -210,8 +210,11 @@ def test_a_wrong_index_is_named(index, options, error, message):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="k = 0 must be at least 1"):
-        SliceSortAggregation(0)
+    for k in (0, 1.5, "3"):
+        with pytest.raises(ValueError, match=f"k = {k!r}, expected a number of at least 1"):
+            SliceSortAggregation(k)
+    with pytest.raises(TypeError, match=r"x is torch\.int64, expected floating point"):
+        SliceSortAggregation(2)(torch.ones(3, 2).long(), torch.zeros(3).long())
     with pytest.raises(ValueError, match="GraphReadout: unknown readout 'max'"):
         GraphReadout(2, "max")
     with pytest.raises(ValueError, match="SequenceReadout: unknown readout 'sum'"):

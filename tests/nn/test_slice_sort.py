@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from slicegraph.nn import SliceSort, SliceSort2d
-from slicegraph.nn.order import ORDERS
+from slicegraph.nn.slice_sort import ORDERS
 from slicegraph.testing import (
     assert_backends_agree,
     assert_padding_invariant,

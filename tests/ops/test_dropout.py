@@ -6,8 +6,8 @@ from support.variants import running
 from torch.autograd import gradcheck, gradgradcheck
 
 from slicegraph.ops import use_backend
-from slicegraph.ops.dropout import dropout, dropout_add, dropout_add_op
 from slicegraph.ops.operator import as_on_gpu
+from slicegraph.ops.pairs import dropout, dropout_add, dropout_add_op
 
 
 def seeded(x, p, seed=0):

@@ -16,8 +16,7 @@ from slicegraph.ops import (
     pair_mix,
     slice_attention,
 )
-from slicegraph.ops.dropout import dropout
-from slicegraph.ops.pairs import pair_attention
+from slicegraph.ops.pairs import dropout, pair_attention
 
 PTR, LENGTHS = torch.tensor([0, 2, 5]), torch.tensor(3)
 DOWN = torch.tensor([True, False, True, False])

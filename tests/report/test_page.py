@@ -17,8 +17,9 @@ from report.sample_run import (
 from sklearn.metrics import accuracy_score, roc_auc_score
 from support.html_page import Page
 
+from slicegraph.drawing import CARD, as_html, draw_molecule
 from slicegraph.report import write_report
-from slicegraph.report.page import draw_molecule, duration
+from slicegraph.report.page import duration
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 
@@ -134,10 +135,13 @@ def test_page_shows_the_ten_molecules_with_the_largest_errors(run):
     true, predicted = labels_and_predictions(run)
     smiles = pd.read_csv(run / "predictions" / "test.csv")["smiles"]
     worst = np.argsort(-np.abs(predicted - true), kind="stable")[:10]
-    found = cards(run)
+    found, best = cards(run)[:10], cards(run)[10:]
     assert [re.search(r"<code>(.*?)</code>", card)[1] for card in found] == [
         smiles[place] for place in worst
     ]
+    least = np.sort(np.abs(predicted - true))[:10]
+    errors = [float(re.search(r"error</dt><dd>.(.*?)<", card)[1]) for card in best]
+    assert errors == pytest.approx(least, abs=6e-4)
     shown = [float(re.search(r"error</dt><dd>.(.*?)<", card)[1]) for card in found]
     assert shown == pytest.approx(np.abs(predicted - true)[worst], abs=6e-4)
 
@@ -151,6 +155,29 @@ def test_card_has_true_predicted_error_and_a_drawing(run):
     assert "<dt>error</dt><dd>\N{MINUS SIGN}1.250</dd>" in card
 
 
+def test_atoms_are_coloured_by_their_contributions(run):
+    write_test_split(run, [7.25, 1.0], [6.0, 1.5], ["CCO", "C"])
+    table = pd.read_csv(run / "predictions" / "test.csv")
+    head = "row,smiles,target,contribution\n"
+    lines = [f"{table['row'][0]},OCC,gap,{value}\n" for value in (-0.5, 0.25, 1.0)]
+    (run / "contributions.csv").write_text(head + "".join(lines))
+    coloured, plain = cards(run)
+    assert re.findall(r"fill:(#\w{6});fill-opacity:([\d.]+)", coloured) == [
+        *[("#005BBF", "0.373"), ("#D65E00", "0.184"), ("#D65E00", "0.749")],
+    ]
+    assert "fill-opacity" not in plain
+    assert "the deepest colour is 1.000" in page_of(run).text
+
+
+@pytest.mark.parametrize(
+    "damage", ["row,smiles\n1,2\n", "row,smiles,target,contribution\n1,C,gap,x"]
+)
+def test_damaged_contributions_are_named_and_the_molecules_drawn(run, damage):
+    (run / "contributions.csv").write_text(damage)
+    assert len(cards(run)) == 20
+    assert "contributions.csv cannot be read" in page_of(run).text
+
+
 def test_table_without_smiles_has_no_cards(run):
     (run / "predictions" / "test.csv").write_text("index,gap_true,gap_pred\n0,1,2\n1,2,4\n")
     assert cards(run) == []
@@ -158,7 +185,7 @@ def test_table_without_smiles_has_no_cards(run):
 
 def test_drawings_have_bonds_or_letters_and_no_address():
     for smiles in MOLECULES:
-        svg = draw_molecule(smiles)
+        svg = as_html(draw_molecule(smiles, size=CARD))
         assert svg.startswith("<svg")
         assert "<path" in svg
         assert "http" not in svg

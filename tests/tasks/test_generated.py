@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from slicegraph.tasks import TaskError, load_task, read
+from slicegraph.tasks import TaskError, load_task, store
 from slicegraph.tasks.generated import (
     END,
     FIRST_OPERATOR,
@@ -389,7 +389,7 @@ def test_settings_without_room_or_thickness_are_named():
 
 
 def test_the_task_is_made_in_parts_with_different_images(tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "PART", 16)
+    monkeypatch.setattr(store, "PART", 16)
     whole = load_task("pathfinder", tmp_path, examples=20)
     x = np.concatenate([whole.arrays(name)[0] for name in whole.splits])
     assert x.shape == (20, 32 * 32)

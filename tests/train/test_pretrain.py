@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from rdkit import Chem
+from rdkit.Chem import Descriptors, rdFingerprintGenerator
 from support.tiny_run import MODEL, smiles, tiny_run
 
 import slicegraph
@@ -14,9 +15,11 @@ from slicegraph.data import descriptors as numbers_of_rdkit
 from slicegraph.data.descriptors import (
     ATOM,
     DESCRIPTORS,
+    FEATURES,
     MOLECULE,
     NormalScores,
     compute_descriptors,
+    molecule_features,
 )
 from slicegraph.data.prepare import prepare
 from slicegraph.models import GraphSliceformer, load
@@ -70,6 +73,22 @@ def test_the_numbers_are_those_of_rdkit(store, numbers):
     assert atoms["ring"].tolist() == np.where(in_ring, 6, 0).tolist()
     ring_feature = store.batch([position]).x[:, 8]  # the atoms are in the order of the store
     assert ring_feature.tolist() == in_ring.tolist()
+
+
+def test_features_are_those_of_rdkit_for_every_spelling():
+    names = (*DESCRIPTORS, *numbers_of_rdkit.FRAGMENTS)
+    found = molecule_features("c1cc(N)ccc1C([O-])=O.[Na+]", ["morgan", "rdkit"])
+    again = molecule_features("[Na+].[O-]C(=O)c1ccc(N)cc1", ["morgan", "rdkit"])
+    assert np.array_equal(found, again, equal_nan=True)
+    morgan, rdkit = np.split(found, [FEATURES["morgan"]])
+    mol = Chem.MolFromSmiles("[Na+].[O-]C(=O)c1ccc(N)cc1")
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    assert np.array_equal(morgan, generator.GetCountFingerprintAsNumPy(mol))
+    expected = [function(mol) for name, function in Descriptors.descList if name == "MolWt"]
+    assert rdkit[names.index("MolWt")] == pytest.approx(expected[0])
+    assert rdkit[names.index("fr_NH2")] == 1
+    with pytest.raises(ValueError, match="features = 'maccs', expected some of rdkit, morgan"):
+        molecule_features("C", ["maccs"])
 
 
 def test_a_molecule_without_numbers_costs_the_others_nothing(store, numbers, tmp_path, monkeypatch):

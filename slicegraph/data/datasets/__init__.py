@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from slicegraph import metrics
-from slicegraph.data.datasets import ogb, qm9
+from slicegraph.data.datasets import ogb
 from slicegraph.data.datasets.csv import PREFIX, CsvSource
-from slicegraph.data.datasets.source import MoleculeDataset, Source
+from slicegraph.data.datasets.source import MiniSource, MoleculeDataset, Qm9Source, Source
 from slicegraph.data.prepare import PrepareResult
 from slicegraph.data.prepare import prepare as prepare_file
 from slicegraph.data.table import SUFFIXES
@@ -15,8 +15,8 @@ from slicegraph.registry import TASK_PRESETS
 __all__ = ["DATASETS", "PREFIX", "MoleculeDataset", "load_dataset", "names", "prepare", "table"]
 
 DATASETS: dict[str, type[Source]] = {
-    "mini": qm9.MiniSource,
-    "qm9-gap": qm9.Qm9Source,
+    "mini": MiniSource,
+    "qm9-gap": Qm9Source,
     **dict.fromkeys(ogb.LSC, ogb.LscSource),
     **dict.fromkeys(ogb.MOL_SIZES, ogb.MolSource),
     **dict.fromkeys(ogb.ZINC_SIZES, ogb.ZincSource),
@@ -44,13 +44,15 @@ def load_dataset(
             column or columns of the labels (default: guessed, an error if several are likely);
             ``split``: "random", "stratified", "scaffold", "cluster", "column:NAME", "time:NAME",
             "group:NAME", or "all" for no split (default: "random", for classes "stratified");
-            ``seed`` of the split; ``fractions`` of train, valid and test; ``task``: "regression",
+            ``seed`` of the split; ``fractions`` of train, valid and test; ``folds`` and ``fold``:
+            the number of folds and the one that is test, from 1; ``task``: "regression",
             "binary" or "multiclass" (default: derived from the labels); ``metric``: "mae", "rmse",
             "rocauc", "ap" or "acc" (default: that of the task); ``standardize``: steps of
             :data:`slicegraph.data.molecules.STEPS`; ``replicates``: "keep", "mean" or "median";
             ``censored``: "drop", "value" or "loss" for values such as ">10" (default: an error);
-            ``allow_rejected``: the share of rows that may be unusable; ``class_names`` in the order
-            of a trained model.
+            ``allow_rejected``: the share of rows that may be unusable; ``features``: columns of
+            numbers that the head reads, too; ``weight_column``: that of the weights of the rows;
+            ``class_names`` in the order of a trained model.
 
     Example:
         >>> mini = load_dataset("mini")

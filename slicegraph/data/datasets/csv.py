@@ -12,13 +12,14 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rdkit
+from rdkit import Chem
 
 from slicegraph.data import columns, molecules, splits
 from slicegraph.data.cells import ColumnFormat, sign_of
@@ -27,7 +28,7 @@ from slicegraph.data.splits import Task
 from slicegraph.data.store import REJECTED, MoleculeStore
 from slicegraph.data.summary import count_conflicts, reason_kind, summarize
 from slicegraph.data.table import SDF_RECORDS
-from slicegraph.files import FolderBusy, folder_lock
+from slicegraph.files import FolderBusy, folder_lock, write_atomically
 from slicegraph.metrics import counted
 
 PREFIX = "csv:"
@@ -46,6 +47,34 @@ def cache_folder() -> Path:
         return Path(own).expanduser()
     above = os.environ.get("XDG_CACHE_HOME")
     return (Path(above) if above else Path.home() / ".cache") / "slicegraph"
+
+
+def as_data(data: Any) -> str:
+    """Return the name of a data set, of a path of a table or of a table in memory.
+
+    A `pandas.DataFrame` or a dict of columns is written to the cache folder, once for each content.
+    """
+    if isinstance(data, str | Path):
+        known = str(data).startswith(PREFIX) or not Path(data).is_file()
+        return str(data) if known else f"{PREFIX}{data}"
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame | Mapping):
+        kind = f"a {type(data).__name__}"
+        raise TypeError(f"data is {kind}, expected a name, a path, a DataFrame or a dict")
+    frame = pd.DataFrame(data)
+    for name, column in frame.items():
+        if any(isinstance(value, Chem.Mol) for value in column):
+            frame[name] = [
+                Chem.MolToSmiles(value) if isinstance(value, Chem.Mol) else value
+                for value in column
+            ]
+    text = frame.to_csv(index=False).encode()
+    path = cache_folder() / "frames" / f"frame-{hashlib.sha256(text).hexdigest()[:12]}.csv"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, [text])
+    return f"{PREFIX}{path}"
 
 
 class CsvSource(Source):
@@ -67,6 +96,8 @@ class CsvSource(Source):
         split: str | None = None,
         seed: int = 0,
         fractions: Sequence[float] = (0.8, 0.1, 0.1),
+        folds: int | None = None,
+        fold: int = 1,
         task: str | None = None,
         metric: str | None = None,
         standardize: Sequence[str] = (),
@@ -74,6 +105,8 @@ class CsvSource(Source):
         censored: str = "stop",
         allow_rejected: float = 0.05,
         class_names: Sequence[str] = (),
+        features: Sequence[str] = (),
+        weight_column: str | None = None,
     ) -> None:
         self.name, self.path = name, Path(name.removeprefix(PREFIX)).expanduser()
         if self.path.is_dir():
@@ -86,15 +119,20 @@ class CsvSource(Source):
             splits.parse_split(split)
         self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
         self._seed, self._fractions = seed, tuple(fractions)
+        self._folds, self._fold = folds, fold
         self.standardize, self._replicates = molecules.check_steps(standardize), replicates
         self._censored, self._allowed = censored, allow_rejected
-        self._class_names = tuple(class_names)
+        self._class_names, self._weight_column = tuple(class_names), weight_column
+        self._features = tuple(dict.fromkeys(features))
         self.profile = columns.profile_table(self.path, smiles)
         self.smiles = self.profile.smiles
         given = None if targets is None else _targets(targets, self.profile)
         self._guessed = given is None
         command = f"slicegraph train --data {shlex.quote(name)}"
         self.labels = columns.choose_targets(self.profile, given, command)
+        for name in self._features:
+            if name in self.labels:
+                raise ValueError(f"{self.name}: {name!r} is a target and a feature; choose one")
         self.formats = {target: self._format(target) for target in self.labels}
         self.notes, self.warnings = list(self.profile.notes), list(self.profile.warnings)
         formats = [form.to_dict() for form in self.formats.values()]
@@ -146,25 +184,29 @@ class CsvSource(Source):
         measured, names = self._classes(measured)
         task = self._task(measured, names)
         keys = self._keys("keys.npy", molecules.molecule_keys, store)
-        store = store.with_labels(measured, bounds)
-        usable = np.flatnonzero(~np.isnan(measured).all(1))
+        store, lacking = self._with_numbers(store.with_labels(measured, bounds))
+        labelled = ~np.isnan(measured).all(1)
+        lost = [one for i in lacking if labelled[i] for one in _unused(store, [i], lacking[i])]
+        self._check_share(store, rejected + lost)
+        usable = np.setdiff1d(np.flatnonzero(labelled), np.array([*lacking], np.int64))
         split, parts, left_out = self._parts(store, usable, keys, task)
-        dropped = np.setdiff1d(np.arange(len(store)), usable)
-        left_out += _unused(store, dropped, "a limit (--censored drop)")
+        left_out += _unused(store, np.flatnonzero(~labelled), "a limit (--censored drop)") + lost
         self._check_share(store, rejected + left_out)
-        conflicts = count_conflicts(keys, measured)
-        parts, labels, bounds = self._merged(store, parts, task)
+        alike = _with_conditions(keys, store)  # the same molecule under the same conditions
+        conflicts = count_conflicts(alike, measured)
+        parts, store = self._merged(store, parts, task)
+        self._check_constant(store, parts)
         made: Any = {"keys": keys, "standardize": self.standardize, "split": split}
-        store = store.with_labels(labels, bounds)
         dataset = MoleculeDataset(self.name, store, parts, task, task.evaluator(), **made)
         summary = summarize(
             dataset,
             keys=keys,
+            alike=alike,
             rows=len(store) + store.meta["rejected"],
             rejected=rejected + left_out,
             notes=self.notes,
             warnings=self.warnings,
-            bounds=bounds,
+            bounds=store.bounds,
             standardize=self.standardize,
         )
         return replace(dataset, summary=summary | {"conflicts": conflicts})
@@ -327,18 +369,21 @@ class CsvSource(Source):
 
     def _merged(
         self, store: MoleculeStore, parts: splits.Splits, task: Task
-    ) -> tuple[splits.Splits, np.ndarray, np.ndarray | None]:
-        """Return parts, labels and bounds with replicates merged, if asked for.
+    ) -> tuple[splits.Splits, MoleculeStore]:
+        """Return parts and store with replicates merged, if asked for.
 
-        Replicates are rows of one molecule, stereochemistry and salt included, in one part. The
-        first keeps the mean or median of the measured labels, for classes the most frequent one. If
-        there are only limits, it keeps the strictest, and none if they go both ways.
+        Replicates are rows of one molecule, stereochemistry and salt included, in one part and with
+        the same features. The first keeps the mean or median of the measured labels, for classes
+        the most frequent one. If there are only limits, it keeps the strictest, and none if they go
+        both ways. Its weight is the mean of theirs.
         """
-        labels, bounds = np.array(store.labels), store.bounds
-        bounds = None if bounds is None else np.array(bounds)
         if self._replicates == "keep":
-            return parts, labels, bounds
+            return parts, store
+        labels, bounds, weights = np.array(store.labels), store.bounds, store.weights
+        bounds = None if bounds is None else np.array(bounds)
+        weights = None if weights is None else np.array(weights)
         exact = self._keys("exact_keys.npy", molecules.exact_keys, store)
+        exact = _with_conditions(exact, store)
         merge: Any = {"mean": np.mean, "median": np.median}[self._replicates]
         merge = merge if task.kind == "regression" else None
         kept, merged, unclear = {}, 0, 0
@@ -354,6 +399,8 @@ class CsvSource(Source):
                     labels[members[0], target] = value
                     if bounds is not None:
                         bounds[members[0], target] = sign
+                if weights is not None:
+                    weights[members[0]] = weights[members].mean()
             chosen = positions[np.sort(first)]
             known = ~np.isnan(labels[chosen]).all(1)
             kept[name] = chosen[known]
@@ -365,7 +412,47 @@ class CsvSource(Source):
         if unclear:
             why = "because their labels contradict each other"
             self.warnings.append(f"{unclear:,} molecules are left out, {why}")
-        return kept, labels, bounds
+        store = store.with_labels(labels, bounds)
+        return kept, store if weights is None else store.with_weights(weights)
+
+    def _with_numbers(self, store: MoleculeStore) -> tuple[MoleculeStore, dict[int, str]]:
+        """Return the store with the features and the weights of its rows; and why rows lack one.
+
+        The reasons are those of positions in the store.
+        """
+        lacking: dict[int, str] = {}
+        rows = store.rows.tolist()
+        found = []
+        for name in self._features:
+            values, reasons = columns.read_numbers(self.path, self.profile, name)
+            found.append(values[store.rows])
+            lacking = {i: reasons[row] for i, row in enumerate(rows) if row in reasons} | lacking
+        if found:
+            store = store.with_features(np.stack(found, axis=1))
+            listed = ", ".join(map(repr, self._features))
+            self.notes.append(f"features of the rows: {listed}; a row without one is rejected")
+        if self._weight_column is None:
+            return store, lacking
+        name = self._weight_column
+        values, reasons = columns.read_numbers(self.path, self.profile, name)
+        weights = values[store.rows]
+        for position in np.flatnonzero(weights < 0):
+            reasons[int(store.rows[position])] = f"{name} = {weights[position]:g} is below 0"
+        lacking = {i: reasons[row] for i, row in enumerate(rows) if row in reasons} | lacking
+        zeros = int((weights == 0).sum())
+        none = f", {zeros:,} of them 0: these rows are scored and not trained on" if zeros else ""
+        self.notes.append(f"weights of the rows from {name!r}{none}")
+        return store.with_weights(np.where(weights >= 0, weights, 0)), lacking
+
+    def _check_constant(self, store: MoleculeStore, parts: splits.Splits) -> None:
+        if self._features and len(train := parts.get("train", ())):
+            values: Any = store[train].numbers("columns")
+            for name, column in zip(self._features, values.T, strict=True):
+                if column.min() == column.max():
+                    text = (
+                        f"feature {name!r} is {column[0]:g} in every training row: it is not used"
+                    )
+                    self.warnings.append(text)
 
     def _parts(
         self, store: MoleculeStore, positions: np.ndarray, keys: np.ndarray, task: Task
@@ -388,18 +475,37 @@ class CsvSource(Source):
             cache=self.folder,
             names=task.target_names,
         )
+        number, options = "", (self._fractions, self._seed)
         try:
-            found = splits.make_splits(chosen, data, self._fractions, self._seed)
+            if self._folds is None:
+                found = splits.make_splits(chosen, data, *options)
+            else:
+                number = f", fold {self._fold} of {self._folds}"
+                found = splits.fold_splits(chosen, data, self._folds, self._fold, *options)
         except ValueError as error:
             raise ValueError(f"{self.name}: {error}") from None
         self.notes += found.notes
         self.warnings += found.warnings
         parts = {name: positions[part] for name, part in found.parts.items()}
         left_out = _unused(store, positions[found.left_out], f"left out by split {chosen}")
-        return f"{chosen}, seed {self._seed}", parts, left_out
+        return f"{chosen}, seed {self._seed}{number}", parts, left_out
 
 
-def _unused(store: MoleculeStore, positions: np.ndarray, reason: str) -> list[tuple[int, str, str]]:
+def _with_conditions(keys: np.ndarray, store: MoleculeStore) -> np.ndarray:
+    """Return keys that also differ where the features of the rows in the table do."""
+    if (values := store.numbers("columns")) is None:
+        return keys
+    rows = zip(keys.tolist(), np.ascontiguousarray(values), strict=True)
+    digests = (
+        hashlib.blake2b(f"{key} ".encode() + own.tobytes(), digest_size=8).digest()
+        for key, own in rows
+    )
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def _unused(
+    store: MoleculeStore, positions: Iterable[int], reason: str
+) -> list[tuple[int, str, str]]:
     """Return row, text and reason of molecules that are in the store and are not used."""
     return [(int(store.rows[i]), store.smiles(int(i)), reason) for i in positions]
 
