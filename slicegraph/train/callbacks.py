@@ -110,8 +110,9 @@ class RunStart(Callback):
 def changed_settings(config: TrainConfig) -> str:
     """The settings that differ from the defaults, but for those that are printed elsewhere."""
     task = config.task if config.is_task else None
-    chosen = {"preset": config.preset, "init": config.init, "head": config.head}
-    default = TrainConfig(data=config.data, task=task, **chosen).resolved()
+    default = TrainConfig(
+        data=config.data, preset=config.preset, task=task, init=config.init, head=config.head
+    ).resolved()
     values = asdict(config) | {f"model.{name}": value for name, value in config.model.items()}
     usual = asdict(default) | {name: values[name] for name in ("model", "out", "precision")}
     found = [

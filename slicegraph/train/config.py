@@ -49,15 +49,10 @@ _RECIPES = {
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
 }
-# Tables of thousands of molecules: a score on few valid molecules says less about an epoch than the
-# end of the schedule and the average of the weights do.
-_CHEM_SIZE = "chem"
-_TABLE = {"batch_size": 50, "epochs": 30, "min_steps": 600, "keep": "last", "ema": 0.99}
-_SMALL = {
-    "mini": _TABLE | {"min_steps": 1_000, "dropout": 0.1},
-    "chem": _TABLE | {"min_steps": 1_000, "dropout": 0.1},
-}
-_TUNED = {"lr": 2e-4, "min_steps": 600}  # from weights that are good already
+# How a table is trained from weights that are given. A score on few valid molecules says less about
+# an epoch than the end of the schedule and the average of the weights do.
+_TUNED: dict[str, Any] = {"keep": "last", "ema": 0.99}
+_TUNED |= {"batch_size": 50, "epochs": 30, "min_steps": 1_000, "lr": 1e-3, "dropout": 0.1}
 _PAPER = _COMMON | {"lr": 2e-4, "end_lr": 1e-9, "weight_decay": 0.0}
 _PAPER |= {"max_steps": 1_000_000, "warmup_steps": 60_000}
 
@@ -157,8 +152,8 @@ class TrainConfig:
         metadata={"group": "model", "help": "fields that differ from the preset", "expected": None},
     )
     init: str | None = _model(
-        "model to start from: slicegraph-chem, a folder, a Graphormer, or none (default: for csv "
-        "slicegraph-chem if no preset is given, else none)"
+        "weights to start from: slicegraph-chem, a model, a run, Graphormer, or none (default: "
+        "none; for a ridge head slicegraph-chem)"
     )
     head: str = _model("{}: trains the network, or solves its head in seconds", _HEADS, "network")
     dropout: float | None = _model(
@@ -182,7 +177,8 @@ class TrainConfig:
     weight_decay: float | None = _training("weight decay of the matrices", ">= 0")
     clip: float | None = _training("maximum norm of the gradient; 0 for no limit", ">= 0")
     ema: float | None = _training(
-        "decay of the average of the weights; 0 for none (default: csv 0.99, else 0)", "[0, 1)"
+        "decay of the average of the weights; 0 for none (default: csv with init 0.99, else 0)",
+        "[0, 1)",
     )
     top_k: int = _training("best epochs to keep; the model is the mean of their weights", ">= 1", 1)
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
@@ -191,7 +187,8 @@ class TrainConfig:
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
     keep: str | None = _training(
-        "the model is that of the {} epoch (default: best on valid; csv: last)", ("best", "last")
+        "the model is that of the {} epoch (default: best on valid; csv with init: last)",
+        ("best", "last"),
     )
     patience: int | None = _training(
         "epochs without a better score that end the run; 0: any (csv: 50, else 0)",
@@ -273,11 +270,12 @@ class TrainConfig:
             domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
             data, values = domain.named_files(self.data, self.task), domain.recipe(preset)
         else:
-            init = init or (CHEM if self.is_table and not (self.preset or self.model) else NO_INIT)
-            preset = self.preset or (_CHEM_SIZE if init == CHEM else DEFAULT)
+            ridge = self.head == "ridge" and not (self.preset or self.model)
+            init = init or (CHEM if ridge else NO_INIT)
+            preset = self.preset or ("chem" if init == CHEM else DEFAULT)
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
-            if self.is_table and preset in _SMALL:
-                values = values | _SMALL[preset] | (_TUNED if init != NO_INIT else {})
+            if self.is_table and init != NO_INIT and preset in ("chem", DEFAULT):
+                values = values | _TUNED
             if self.head == "ridge":
                 values = values | {"max_steps": 1, "epochs": None, "min_steps": None}
         keep = self.keep or ("best" if self.patience else values.get("keep", "best"))
@@ -329,16 +327,16 @@ def _check(config: TrainConfig) -> None:
             "on; leave out one of them"
         )
     if config.head == "ridge" and (config.epochs or (config.max_steps or 1) > 1):
-        name = "epochs" if config.epochs else "max_steps"
-        raise ValueError(f"train: head = 'ridge' is solved, not trained; leave out {name}")
+        given = "epochs" if config.epochs else "max_steps"
+        raise ValueError(f"train: head = 'ridge' is solved, not trained; leave out {given}")
     if config.fold is not None and not 1 <= config.fold <= (config.folds or 0):
         raise ValueError(f"train: fold = {config.fold}, expected 1 to folds, the number of folds")
     if config.fold is not None and (config.repeats or 1) > 1:
         raise ValueError("train: fold and repeats are given, expected one of them")
     if config.is_task:
-        given = [name for name in _MOLECULES_ONLY if getattr(config, name)]
-        if given or config.is_table:
-            name = given[0] if given else config.data
+        names = [name for name in _MOLECULES_ONLY if getattr(config, name)]
+        if names or config.is_table:
+            name = names[0] if names else config.data
             raise ValueError(f"train: {name} is for molecules, not for task {config.task!r}")
         return
     if config.task is not None and config.task not in _KINDS:

@@ -1,7 +1,7 @@
 """The head of a model, solved on the vectors of its encoder: ridge or logistic regression.
 
 It takes seconds, and its strength is chosen on the training molecules alone. `--head ridge` trains
-nothing else; a run that starts from a pre-trained encoder starts with this head.
+nothing else.
 """
 
 from collections.abc import Iterable
@@ -131,7 +131,7 @@ def _fit(
             total.backward()
             return total
 
-        solver.step(loss)  # type: ignore[arg-type]
+        solver.step(loss)
     return solution.detach(), bias.detach()
 
 

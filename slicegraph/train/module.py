@@ -92,13 +92,12 @@ class TrainingModule(pl.LightningModule):
             if (rate := getattr(config, name)) is not None:
                 fields[name] = rate
         fields |= config.model
-        drawn: list[str] = []
         if config.start is None:
             self.model = self.domain.new_model(config, fields)
         else:
-            self.model, drawn = model_from(config.start, fields, config.model)
+            self.model = model_from(config.start, fields, config.model)
         self._weights = LabelWeights(dataset, config.class_balance)
-        if config.head == "ridge" or (drawn and not config.is_task):
+        if config.head == "ridge":
             how = solve_head(self.model, self.data.all_batches("train"), config.seed)
             say(f"head: solved on the training molecules (strength {how})")
         self.data.count_updates()
@@ -224,16 +223,14 @@ def compiles(config: TrainConfig, device: torch.device) -> bool:
     return device.type == "cuda" and has_backend and not config.flag_steps
 
 
-def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> tuple[Any, list[str]]:
+def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any:
     """Make a model with the weights of a saved one, or of a Graphormer folder of transformers.
-
-    Returns the model and the names of the weights that are not of the saved one, but random.
 
     `fields` are the fields of the configuration that the data and the user decide, `given` those of
     the user.
     """
     if (path / CONFIG_FILE).is_file() and read_config(path).get("model_type") == "graphormer":
-        return GraphSliceformer.from_huggingface(path, **fields).train(), []
+        return GraphSliceformer.from_huggingface(path, **fields).train()
     old = load(path)
     before = asdict(old.config)
     if not set(fields) <= set(before):
@@ -264,7 +261,7 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> tup
             f"init: {path} was saved without its words; its word embeddings are of use only if the "
             "words were found in the same texts"
         )
-    return model, drawn
+    return model
 
 
 def labels_of(dataset: Any, split: str) -> tuple[np.ndarray, np.ndarray | None]:

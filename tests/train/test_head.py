@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from support.tiny_run import MODEL, tiny_config, tiny_run, write_table
+from support.tiny_run import tiny_config, tiny_run, write_table
 
 import slicegraph
 from slicegraph.models import load
@@ -69,8 +69,8 @@ def test_a_ridge_head_is_trained_in_one_step_and_predicts_like_any_model(tmp_pat
     assert run.metrics["steps"] == 1
 
 
-def test_a_table_starts_from_the_weights_of_the_package_unless_told_otherwise(tmp_path, capsys):
-    slicegraph.train(tiny_config(tmp_path, model={}, dropout=None, epochs=1))
+def test_a_run_prints_the_weights_that_it_starts_from(tmp_path, capsys):
+    slicegraph.train(tiny_config(tmp_path, model={}, init="slicegraph-chem", epochs=1))
     assert "weights are those of slicegraph-chem" in capsys.readouterr().out
     out = str(tmp_path / "none")
     run = slicegraph.train(tiny_config(tmp_path, out=out, model={}, init="none", epochs=1))
@@ -78,18 +78,20 @@ def test_a_table_starts_from_the_weights_of_the_package_unless_told_otherwise(tm
     assert run.metrics["parameters"] != sum(p.numel() for p in load("slicegraph-chem").parameters())
 
 
-def test_only_a_table_without_a_model_of_its_own_starts_from_them():
-    def init(**settings):
-        return TrainConfig(**settings).resolved().init
+def test_a_table_that_starts_from_weights_has_a_recipe_of_its_own():
+    config = TrainConfig(data="csv:my.csv", init="slicegraph-chem").resolved()
+    assert (config.preset, config.keep, config.patience, config.ema) == ("chem", "last", 0, 0.99)
+    assert config.resolved() == config
+    given = TrainConfig(data="csv:my.csv", init="runs/one", patience=5, ema=0).resolved()
+    assert (given.preset, given.keep, given.patience, given.ema) == ("mini", "best", 5, 0)
+    plain = TrainConfig(data="csv:my.csv").resolved()
+    assert (plain.preset, plain.init, plain.keep, plain.ema) == ("mini", "none", "best", 0)
+    assert TrainConfig(data="csv:my.csv", head="ridge").resolved().init == "slicegraph-chem"
 
-    assert init(data="csv:my.csv") == "slicegraph-chem"
-    assert init(data="csv:my.csv", preset="mini") == "none"
-    assert init(data="csv:my.csv", model=MODEL) == "none"
-    assert init(data="csv:my.csv", init="none") == "none"
-    assert init(data="csv:my.csv", init="runs/one") == "runs/one"
-    assert init() == "none"
-    resolved = TrainConfig(data="csv:my.csv").resolved()
-    assert resolved.resolved() == resolved
+
+def test_a_ridge_head_is_not_trained_for_epochs():
+    with pytest.raises(ValueError, match="head = 'ridge' is solved, not trained; leave out epochs"):
+        TrainConfig(data="csv:my.csv", head="ridge", epochs=3)
 
 
 def test_the_last_epoch_is_kept_whatever_its_score(tmp_path):
