@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extras": set(),
     "ops": set(),
     "nn": {"ops"},
-    "models": {"ops", "nn", "files", "vocabulary"},
+    "models": {"ops", "nn", "files", "transforms", "vocabulary"},
     "graphgym": {"nn", "models", "vocabulary"},
     "testing": {"ops", "nn"},
     "transforms": {"ops"},

@@ -234,6 +234,9 @@ MIXERS = {
         lambda m, qkv, sizes, pairs: pairs.attend(qkv, m.active_dropout), needs_queries=True
     ),
 }
+ENCODER_MIXERS = MIXERS | {  # those of a graph encoder, which may have a local branch alone
+    "none": MixerKind(lambda m, v, sizes, pairs: v.new_zeros(()), needs_pairs=False)
+}
 SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "slice", "qkv")}  # they need no graph
 ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned to the rows of a set
     "rows": lambda order, x, sizes: order(x, sizes.lengths, sizes.ptr),
@@ -430,6 +433,25 @@ class Mixer(Layer):
     def extra_repr(self) -> str:
         align = f", align={self.align}" if self.order is not None else ""
         return f"{self.mixer}, {self.channels}, heads={self.heads}{align}"
+
+
+class NoMixer(Layer):
+    """Stands in for a :class:`~slicegraph.nn.Mixer` where rows exchange information along edges
+    alone: it adds nothing."""
+
+    active_dropout = 0.0
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor, **_: Any) -> Tensor:
+        """Returns a zero.
+
+        Args:
+            x: the rows, of any shape.
+        """
+        return x.new_zeros(())
 
 
 class SequenceMixer(Mixer):

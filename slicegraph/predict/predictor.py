@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform, Compose
 
 from slicegraph.data.batch import collate, collate_graphs
 from slicegraph.data.descriptors import named_features, with_features
@@ -27,7 +28,7 @@ from slicegraph.data.store import MoleculeStore
 from slicegraph.data.table import NOT_TEXT, is_text
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.models.base import find_model, load, member_folders, save_members
-from slicegraph.nn.mixer import MIXERS
+from slicegraph.nn.mixer import ENCODER_MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.predict.explain import SAMPLES, Explanations, Sample, explain_rows
 from slicegraph.predict.uncertainty import Calibration, Neighbours
@@ -148,7 +149,7 @@ class MoleculePredictor(GraphSliceformer):
     @property
     def members(self) -> tuple["MoleculePredictor", ...]:
         """The models of an ensemble, whose mean is the prediction; this one alone if it is none."""
-        return (self, *self.others)
+        return (self.first(), *self.others) if self.others else (self,)
 
     def attach(self, others: Sequence["MoleculePredictor"], calibration: Calibration | None) -> Any:
         """Add the other models of an ensemble, and what its intervals are computed from."""
@@ -357,7 +358,7 @@ class MoleculePredictor(GraphSliceformer):
     @property
     def embedding_channels(self) -> int:
         """The length of the vectors of :meth:`embed`; those of an ensemble are joined."""
-        return len(self.members) * self.readout.out_channels
+        return (1 + len(self.others)) * self.readout.out_channels
 
     def predict_rows(
         self,
@@ -505,11 +506,10 @@ class MoleculePredictor(GraphSliceformer):
     def _embed(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
-        members, shape = self.members, (self.embedding_channels,)
-
         def compute(batch: Data) -> torch.Tensor:
-            return torch.cat([GraphSliceformer.embed(model, batch) for model in members], -1)
+            return torch.cat([GraphSliceformer.embed(one, batch) for one in self.members], -1)
 
+        shape = (self.embedding_channels,)
         return self._each(sizes, batch_size, make, compute, shape).float().numpy()
 
     @torch.inference_mode()
@@ -545,12 +545,12 @@ class MoleculePredictor(GraphSliceformer):
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
         """The predictions of each model, ``[N, models, targets(, classes)]``."""
-        config, members = self.config, self.members
+        config = self.config
         classes = (config.num_classes,) if config.task == "multiclass" else ()
-        shape = (len(members), config.num_targets, *classes)
+        shape = (1 + len(self.others), config.num_targets, *classes)
 
         def compute(batch: Data) -> torch.Tensor:
-            return torch.stack([model(batch) for model in members], 1)
+            return torch.stack([model(batch) for model in self.members], 1)
 
         values = self._each(sizes, batch_size, make, compute, shape)
         if config.task == "regression":
@@ -559,12 +559,15 @@ class MoleculePredictor(GraphSliceformer):
         return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
 
 
-def encoding_of(config: GraphSliceformerConfig) -> StructuralEncoding | None:
-    """What is computed on the CPU for each batch of such a model: distances, paths and walks."""
-    if not MIXERS[config.mixer].needs_pairs:
-        return None
+def encoding_of(config: GraphSliceformerConfig) -> BaseTransform | None:
+    """What is computed on the CPU for each batch of such a model: its rings; distances, paths and
+    walks."""
+    rings = config.ring_nodes
+    if not ENCODER_MIXERS[config.mixer].needs_pairs:
+        return rings
     distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
-    return StructuralEncoding(distance, hops, config.walk_length)
+    encoding = StructuralEncoding(distance, hops, config.walk_length)
+    return encoding if rings is None else Compose([rings, encoding])
 
 
 def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any:
