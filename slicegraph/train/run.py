@@ -6,7 +6,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
@@ -36,6 +36,8 @@ def train(
     resume: str | Path | None = None,
     command: str | None = None,
     progress: bool = True,
+    test: bool = True,
+    watch: Callable[[float, float], None] | None = None,
 ) -> RunResult:
     """Train a model and evaluate it; all results are in the folder of the run.
 
@@ -46,6 +48,11 @@ def train(
             as without the interruption.
         command: the command that repeats the run, to be kept with it.
         progress: whether to show the progress.
+        test: whether to score train and test at the end; without it only valid is scored. A
+            finished run that is resumed with it is not trained again.
+        watch: is called after each epoch with the best value so far of what chooses the epoch
+            (lower is better) and the part of the training that is done; what it raises ends the
+            run.
 
     Example:
         >>> result = slicegraph.train(TrainConfig(data="csv:my.csv", targets=("logS",)))
@@ -79,6 +86,7 @@ def train(
             rank_zero_only(refuse_used)(Path(config.out))
 
     data, module = domain.run_data(config), TrainingModule(config, domain)
+    data.scores_test = test
     log = callbacks.LogTable(folder, progress)
     checkpoint = callbacks.RunCheckpoint(folder, config)
     steps = [
@@ -88,6 +96,7 @@ def train(
         log,
         callbacks.StepLimit(),
         checkpoint,
+        *([callbacks.Watch(checkpoint, watch)] if watch else []),
     ]
     with (
         machine.quiet_lightning(),
@@ -243,6 +252,7 @@ def _write_results(
     if metrics["test"] is None:
         empty = "test" in dataset.splits and not len(dataset.splits["test"])
         missing = "the split is empty" if empty else "the data set has no split 'test'"
+        missing = missing if module.data.scores_test else "it was not looked at"
         metrics["test_reason"] = found.reason if found else missing
     metrics["warnings"] = results.warnings_of(dataset, test, found)
     if trainer.is_global_zero and isinstance(dataset, MoleculeDataset):
