@@ -7,7 +7,7 @@ file in the folder of the runs.
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,18 @@ from slicegraph.data.datasets import source
 from slicegraph.data.smiles import SmilesError, read_smiles
 from slicegraph.data.splits import random_split
 from slicegraph.metrics import Evaluator, counted, evaluator
+from slicegraph.models.graph import pair_rows
+from slicegraph.ops.paths import random_walks
 from slicegraph.transforms import RingNodes
 
 
 @dataclass(frozen=True)
 class Graphs:
-    """One split in memory: graph ``g`` has nodes ``ptr[g]`` and edges ``edge_ptr[g]`` onwards."""
+    """One split in memory: graph ``g`` has nodes ``ptr[g]`` and edges ``edge_ptr[g]`` onwards.
+
+    ``walks`` ``[T, K]``, if they were computed, are the probabilities that a random walk of 1, 2,
+    ... steps leads from a node back to itself (RWSE).
+    """
 
     x: np.ndarray
     edge_index: np.ndarray
@@ -36,6 +42,7 @@ class Graphs:
     ptr: np.ndarray
     edge_ptr: np.ndarray
     y: np.ndarray
+    walks: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -56,10 +63,21 @@ class Graphs:
             y=torch.from_numpy(self.y[chosen]),
             ptr=torch.from_numpy(ptr),
         )
+        if self.walks is not None:
+            data.random_walk_pe = torch.from_numpy(self.walks[nodes])
         return data if encode is None else encode(data)
 
+    def with_walks(self, steps: int) -> "Graphs":
+        """Return the same graphs with the walks of up to so many steps."""
+        found = [np.empty((0, steps), dtype=np.float32)]
+        for part in self.parts(range(len(self)), MOST_WALKED):
+            data = self.batch(part, None)
+            walks = random_walks(data.edge_index, data.ptr, steps + 1)
+            found.append(walks[pair_rows(data.ptr, len(data.x)), 1:].numpy())
+        return replace(self, walks=np.concatenate(found))
+
     def with_rings(self, rings: RingNodes) -> "Graphs":
-        """Return the same graphs with a node for each of their rings."""
+        """Return the same graphs with a node for each of their rings, before walks are added."""
         found = [rings(self.graph(number)) for number in range(len(self))]
         arrays = {
             "x": torch.cat([data.x for data in found]),
@@ -111,6 +129,9 @@ def _rows(ptr: np.ndarray, chosen: Any) -> tuple[np.ndarray, np.ndarray]:
     new = np.concatenate([[0], np.cumsum(counts)])
     return np.arange(new[-1]) + (ptr[chosen] - new[:-1]).repeat(counts), new
 
+
+MOST_WALKED = 100_000
+"""The pairs of nodes whose walks are in memory at a time."""
 
 Splits = dict[str, Graphs]
 _ARRAYS = ("x", "edge_index", "edge_attr", "num_nodes", "num_edges", "y")

@@ -5,10 +5,11 @@ benzene ring are double is arbitrary, and no target depends on it.
 """
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from benchmarks.published_data import Graphs
-from slicegraph.transforms import chordless_cycles
+from slicegraph.ops import rings
 
 SINGLE_AND_DOUBLE = 3
 """The sum of the two types of bonds, 1 and 2; no other two of the types 1, 2 and 3 have it."""
@@ -59,9 +60,8 @@ class KekuleFlips:
 def _six_rings(edges: list[list[int]]) -> list[list[list[int]]]:
     """Return the edges of each ring of six, by their numbers: in one direction and in the other."""
     place = {(source, target): number for number, (source, target) in enumerate(edges)}
-    neighbours: list[set[int]] = [set() for _ in range(1 + max(map(max, edges), default=-1))]
-    for source, target in edges:
-        neighbours[source].add(target)
-    rings = (ring for ring in chordless_cycles(neighbours, 6) if len(ring) == 6)
-    steps = (list(zip(ring, ring[1:] + ring[:1], strict=True)) for ring in rings)
+    ends = torch.tensor(edges, dtype=torch.int64).view(-1, 2).T
+    found = rings(ends, torch.tensor([0, 1 + max(map(max, edges), default=-1)]), 6)
+    every = (part.tolist() for part in found.nodes.tensor_split(found.ring_ptr[1:-1]))
+    steps = (list(zip(ring, ring[1:] + ring[:1], strict=True)) for ring in every if len(ring) == 6)
     return [[[place[a, b] for a, b in some], [place[b, a] for a, b in some]] for some in steps]

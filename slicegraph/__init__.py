@@ -3,12 +3,13 @@
 from importlib import import_module
 from typing import Any
 
-__all__ = ["__version__", "load", "train"]
+__all__ = ["MoleculeClassifier", "MoleculeRegressor", "__version__", "load", "train"]
 __version__ = "0.1.0"
 
 _SUBMODULES = (
     "analysis",
     "data",
+    "estimators",
     "graphgym",
     "metrics",
     "models",
@@ -28,6 +29,8 @@ def __getattr__(name: str) -> Any:
     does not import torch."""
     if name == "load":
         return import_module("slicegraph.predict").load_predictor
+    if name in ("MoleculeClassifier", "MoleculeRegressor"):
+        return getattr(import_module("slicegraph.estimators"), name)
     if name in _SUBMODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,16 +1,20 @@
 """PyG transforms: distances, path edges, walks and degrees as attributes; rings as nodes."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 from torch_geometric.utils import scatter
 
-from slicegraph.ops.paths import MAX_DISTANCE, check_limits, random_walks, shortest_paths
+from slicegraph.ops.paths import (
+    MAX_DISTANCE,
+    check_limits,
+    random_walks,
+    rings,
+    shortest_paths,
+)
 
-__all__ = ["RingNodes", "StructuralEncoding", "chordless_cycles"]
+__all__ = ["RingNodes", "StructuralEncoding"]
 
 
 class StructuralEncoding(BaseTransform):
@@ -56,7 +60,7 @@ class StructuralEncoding(BaseTransform):
         self.max_distance, self.max_hops, self.walk_length = max_distance, max_hops, walk_length
 
     def forward(self, data: Data) -> Data:
-        edge_index, ptr = _edges(data)
+        edge_index, ptr = _edges(data, "StructuralEncoding")
         paths = shortest_paths(edge_index, ptr, self.max_distance, self.max_hops)
         data.pair_distance, data.pair_path = paths.distance, paths.path
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0])):
@@ -81,57 +85,21 @@ class StructuralEncoding(BaseTransform):
         return f"{name}(max_distance={self.max_distance}, max_hops={self.max_hops}{walks})"
 
 
-def _edges(data: Data) -> tuple[Tensor, Tensor]:
+def _edges(data: Data, caller: str) -> tuple[Tensor, Tensor]:
     """Return `edge_index` and `ptr` of a graph or batch; a single graph may have neither."""
     if not isinstance(data, Data):
         kind = f"{type(data).__name__} is not supported, expected a Data or a Batch of them"
-        raise TypeError(f"StructuralEncoding: {kind}; HeteroData.to_homogeneous() makes one")
+        raise TypeError(f"{caller}: {kind}; HeteroData.to_homogeneous() makes one")
     problem = None
     if data.edge_index is None and ("adj_t" in data or "adj" in data):
         problem = "an adjacency matrix and no edge_index; apply it before ToSparseTensor or ToDense"
     elif "batch" in data and "ptr" not in data:
         problem = "batch and no ptr; make it with Batch.from_data_list"
     if problem:
-        raise ValueError(f"StructuralEncoding: the graph has {problem}")
+        raise ValueError(f"{caller}: the graph has {problem}")
     none = torch.empty(2, 0, dtype=torch.int64)
     edge_index = none if data.edge_index is None else data.edge_index
     return edge_index, data.ptr if "ptr" in data else torch.tensor([0, data.num_nodes])
-
-
-def chordless_cycles(neighbours: Sequence[set[int]], max_length: int) -> list[list[int]]:
-    """Finds the rings of an undirected graph: the cycles without an edge between two of their nodes
-    that does not belong to the cycle. Those of molecules are few.
-
-    Args:
-        neighbours: those of each node.
-        max_length: the nodes of the longest cycle to find.
-
-    Returns:
-        Each cycle once, in the order of its nodes, beginning with the smallest.
-
-    Example:
-        >>> chordless_cycles([{1, 3}, {0, 2}, {1, 3}, {0, 2}], max_length=6)
-        [[0, 1, 2, 3]]
-    """
-    found = []
-
-    def extend(path: list[int], blocked: set[int]) -> None:
-        first, last = path[0], path[-1]
-        blocked_next = blocked | neighbours[last]
-        for node in neighbours[last]:
-            if node <= first or node in blocked:
-                continue
-            if first in neighbours[node]:
-                if path[1] < node:  # the other direction has been found as well
-                    found.append([*path, node])
-            elif len(path) + 1 < max_length:
-                extend([*path, node], blocked_next)
-
-    for first, around in enumerate(neighbours):
-        for second in around:
-            if second > first:
-                extend([first, second], {second})
-    return found
 
 
 class RingNodes(BaseTransform):
@@ -139,9 +107,12 @@ class RingNodes(BaseTransform):
     messages pass through rings as in `"Weisfeiler and Lehman Go Cellular: CW Networks"
     <https://arxiv.org/abs/2106.12575>`_ (CIN).
 
-    Rings are the chordless cycles, see :func:`chordless_cycles`, and are found from the edges
-    alone. They come after the nodes of the graph, and their edges after its edges. The category of
-    a ring tells its length. Graphs are undirected: each edge is there in both directions.
+    Rings are those of :func:`slicegraph.ops.rings`, and are found from the edges alone. They come
+    after the nodes of their graph, and their edges after its edges. The category of a ring tells
+    its length. The attribute ``num_rings`` ``[B]`` counts them.
+
+    Applied to a graph, or to a whole ``Batch``; before what else is computed from the edges.
+    Attributes of nodes and edges other than ``x`` and ``edge_attr`` are left as they are.
 
     Args:
         max_length: longer rings are not added.
@@ -149,13 +120,14 @@ class RingNodes(BaseTransform):
             nodes get the next ones, so a model needs ``node_categories + max_length - 2``. Other
             features of a ring are 0.
         edge_categories: how many categories the first edge feature has. The edges of rings get the
-            next one, so a model needs one more. Other features are 0.
+            next one, so a model needs one more. Other features are 0. With 0, they
+            may be missing.
 
     Example:
         >>> ring = torch.tensor([[0, 1, 2, 1, 2, 0], [1, 2, 0, 0, 1, 2]])
         >>> data = Data(x=torch.zeros(3, 1).long(), edge_index=ring, edge_attr=ring.new_zeros(6, 1))
         >>> RingNodes(8, node_categories=28, edge_categories=4)(data)
-        Data(x=[4, 1], edge_index=[2, 12], edge_attr=[12, 1])
+        Data(x=[4, 1], edge_index=[2, 12], edge_attr=[12, 1], num_rings=[1])
     """
 
     def __init__(self, max_length: int, node_categories: int, edge_categories: int) -> None:
@@ -165,27 +137,58 @@ class RingNodes(BaseTransform):
         self.node_categories, self.edge_categories = node_categories, edge_categories
 
     def forward(self, data: Data) -> Data:
-        if "ptr" in data:
-            raise ValueError("RingNodes: expected one graph, not a batch; use it as pre_transform")
-        if data.x is None or data.edge_index is None or data.edge_attr is None:
-            raise ValueError("RingNodes: the graph has no x, edge_index or edge_attr")
-        neighbours: list[set[int]] = [set() for _ in range(len(data.x))]
-        for source, target in data.edge_index.T.tolist():
-            if source != target:
-                neighbours[source].add(target)
-        rings = chordless_cycles(neighbours, self.max_length)
-        lengths = data.edge_index.new_tensor([len(ring) for ring in rings])
-        members = data.edge_index.new_tensor([node for ring in rings for node in ring])
-        own = torch.arange(len(rings)).repeat_interleave(lengths) + len(data.x)
-        x = data.x.new_zeros(len(rings), data.x.shape[1])
-        x[:, 0] = (lengths + (self.node_categories - 3)).to(x.dtype)
-        attr = data.edge_attr.new_zeros(2 * len(members), data.edge_attr.shape[1])
-        attr[:, 0] = self.edge_categories
-        both = torch.stack([torch.cat([members, own]), torch.cat([own, members])])
-        data.x, data.edge_attr = torch.cat([data.x, x]), torch.cat([data.edge_attr, attr])
-        data.edge_index = torch.cat([data.edge_index, both], 1)
+        edge_index, ptr = _edges(data, "RingNodes")
+        if data.x is None or data.x.is_floating_point():
+            raise TypeError("RingNodes: expected x, the categories of the features of each node")
+        if self.edge_categories and data.edge_attr is None:
+            raise ValueError("RingNodes: edge_attr is missing, expected edge features")
+        if "pair_distance" in data:
+            raise ValueError("RingNodes: apply it before StructuralEncoding, which writes pairs")
+        ptr = ptr.long()
+        found, nodes = rings(edge_index, ptr, self.max_length), len(data.x)
+        lengths, data.num_rings = found.ring_ptr.diff(), found.graph_ptr.diff()
+        # First with all rings and their edges at the end, then in the order of the graphs.
+        graph = torch.repeat_interleave(torch.cat([ptr.diff(), data.num_rings]))
+        graph = graph % max(1, len(data.num_rings))
+        own = torch.repeat_interleave(lengths) + nodes
+        inward, outward = torch.stack([found.nodes, own]), torch.stack([own, found.nodes])
+        edges = torch.cat([edge_index, inward, outward], 1)
+        order, edge_order = graph.argsort(stable=True), graph[edges[0]].argsort(stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order))
+        data.x = _extended(data.x, lengths + (self.node_categories - 3))[order]
+        if data.edge_attr is not None:
+            categories = lengths.new_full((2 * len(own),), self.edge_categories)
+            data.edge_attr = _extended(data.edge_attr, categories)[edge_order]
+        data.edge_index = place[edges[:, edge_order]]
+        self._renumber(data, ptr + found.graph_ptr, graph[order])
         return data
+
+    @staticmethod
+    def _renumber(data: Data, ptr: Tensor, graph: Tensor) -> None:
+        """Write which nodes belong to a graph, where the data has it."""
+        for name, value in {"ptr": ptr, "batch": graph}.items():
+            if name in data:
+                data[name] = value
+        if "max_nodes" in data:
+            data.max_nodes = int(ptr.diff().max())
+        if hasattr(data, "_slice_dict"):  # see StructuralEncoding
+            each, zeros = torch.arange(len(ptr)), torch.zeros(len(ptr) - 1, dtype=torch.int64)
+            edge_ptr = torch.searchsorted(graph[data.edge_index[0]], each)
+            slices = {"x": ptr, "edge_index": edge_ptr, "edge_attr": edge_ptr, "num_rings": each}
+            known = {name: value for name, value in slices.items() if name in data}
+            data._slice_dict = data._slice_dict | known
+            data._inc_dict = data._inc_dict | {"edge_index": ptr[:-1], "num_rings": zeros}
 
     def __repr__(self) -> str:
         sizes = f"{self.max_length}, {self.node_categories}, {self.edge_categories}"
         return f"{type(self).__name__}({sizes})"
+
+
+def _extended(features: Tensor, categories: Tensor) -> Tensor:
+    """Append rows with these categories of the first feature, and 0 for the others."""
+    rows = categories.new_zeros(len(categories), features.shape[1])
+    rows[:, 0] = categories
+    if len(rows) and int(rows.max()) > torch.iinfo(features.dtype).max:
+        features = features.long()
+    return torch.cat([features, rows.to(features.dtype)])

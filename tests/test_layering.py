@@ -31,7 +31,7 @@ ALL_DATA = {
 }
 FEEDS = {*ALL_DATA, "extras", "ops", "transforms", "metrics", "registry", "vocabulary"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "__init__": {"predict", "train", "registry"},  # slicegraph.load and train, imported lazily
+    "__init__": {"predict", "train", "registry", "estimators"},  # imported lazily
     "__main__": {"cli"},
     "registry": set(),
     "vocabulary": set(),
@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extras": set(),
     "ops": set(),
     "nn": {"ops"},
-    "models": {"ops", "nn", "files", "vocabulary"},
+    "models": {"ops", "nn", "files", "transforms", "vocabulary"},
     "graphgym": {"nn", "models", "vocabulary"},
     "testing": {"ops", "nn"},
     "transforms": {"ops"},
@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "drawing": set(),
     "predict": {"nn", "models", "drawing", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
+    "estimators": {"models", "predict", "train", *FEEDS},
     "report": {"metrics", "files", "extras", "drawing"},
     "analysis": {"ops", "nn", "report", "files", "metrics", "extras"},
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},

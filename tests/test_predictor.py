@@ -71,6 +71,16 @@ def test_every_spelling_gives_the_same_prediction_with_every_readout(readout):
     assert_same_for_all_spellings(small_model(readout=readout))
 
 
+@pytest.mark.parametrize("fields", [{"mixer": "none", "norm": "batch"}, {}], ids=str)
+def test_every_spelling_gives_the_same_prediction_with_rings(fields):
+    model = small_model(rings=8, local="gine", readout="sum_quantiles", **fields)
+    assert_same_for_all_spellings(model)
+    texts = ["C", "[Na+].[Cl-]", "C1CCC1.C1CC1", "C12C3C4C1C5C2C3C45", "c1ccc2ccccc2c1", "CCO"]
+    alone = np.concatenate([model.predict(text) for text in texts])
+    np.testing.assert_allclose(model.predict(texts), alone, atol=1e-5)
+    assert len(np.unique(alone.round(4))) == len(texts)
+
+
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_a_prediction_does_not_depend_on_the_others(mixer):
     model = small_model(mixer=mixer)

@@ -14,9 +14,9 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import Compose, ToUndirected
 
-from slicegraph.ops import shortest_paths, use_backend
+from slicegraph.ops import rings, shortest_paths, use_backend
 from slicegraph.ops.paths import random_walks
-from slicegraph.transforms import RingNodes, StructuralEncoding, chordless_cycles
+from slicegraph.transforms import RingNodes, StructuralEncoding
 
 NAMES = ("pair_distance", "pair_path", "in_degree", "out_degree")
 
@@ -161,11 +161,20 @@ def test_wrong_settings_are_named_at_once(options: dict[str, int]) -> None:
 @settings(max_examples=60, deadline=None)
 def test_rings_are_the_chordless_cycles_of_networkx(nodes, density, seed, longest) -> None:
     graph = networkx.gnp_random_graph(nodes, density, seed=seed)
-    found = chordless_cycles([set(graph[node]) for node in graph], longest)
+    ends = torch.tensor(list(graph.edges), dtype=torch.int64).view(-1, 2).T
+    two = torch.cat([ends, ends + nodes], 1), torch.tensor([0, nodes, 2 * nodes])
+    found = rings(*two, longest)
+    with use_backend("reference"):
+        for mine, expected in zip(found, rings(*two, longest), strict=True):
+            assert torch.equal(mine, expected)
+    cycles = [part.tolist() for part in found.nodes.tensor_split(found.ring_ptr[1:-1])]
+    cycles = cycles[: int(found.graph_ptr[1])]
     expected = networkx.chordless_cycles(graph, longest)
-    assert sorted(map(sorted, found)) == sorted(map(sorted, expected))
-    closed = ([*ring, ring[0]] for ring in found)
+    assert sorted(map(sorted, cycles)) == sorted(map(sorted, expected))
+    closed = ([*ring, ring[0]] for ring in cycles)
     assert all(graph.has_edge(*ends) for ring in closed for ends in pairwise(ring))
+    half = len(found.nodes) // 2
+    assert torch.equal(found.nodes[half:], found.nodes[:half] + nodes)
 
 
 def test_rings_become_nodes_with_edges_to_their_atoms() -> None:
@@ -185,5 +194,50 @@ def test_rings_become_nodes_with_edges_to_their_atoms() -> None:
     assert len(RingNodes(3, 28, 4)(data).x) == 7
     with pytest.raises(ValueError, match="max_length = 2, expected at least 3"):
         RingNodes(2, 28, 4)
-    with pytest.raises(ValueError, match="expected one graph, not a batch"):
-        RingNodes(6, 28, 4)(Batch.from_data_list([data]))
+    with pytest.raises(ValueError, match="apply it before StructuralEncoding"):
+        RingNodes(6, 28, 4)(StructuralEncoding()(data.clone()))
+    with pytest.raises(TypeError, match="the categories of the features"):
+        RingNodes(6, 28, 4)(Data(data.x.float(), edge_index, data.edge_attr))
+    with pytest.raises(ValueError, match="edge_attr is missing"):
+        RingNodes(6, 28, 4)(Data(data.x, edge_index))
+
+
+def ring_graphs() -> list[Data]:
+    """A triangle and a square that share an edge; one node; a path; and two triangles apart."""
+    found = []
+    for nodes, ends in (
+        (6, [(0, 1), (1, 2), (2, 0), (1, 3), (3, 4), (4, 2)]),
+        (1, []),
+        (3, [(0, 1), (1, 2)]),
+        (7, [(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)]),
+    ):
+        edge_index = edge_tensor([*ends, *((b, a) for a, b in ends)])
+        x = torch.arange(2 * nodes, dtype=torch.uint8).view(nodes, 2)
+        attr = torch.arange(edge_index.shape[1], dtype=torch.uint8).view(-1, 1) % 4
+        found.append(Data(x, edge_index, attr))
+    return found
+
+
+@pytest.mark.parametrize("categories", [28, 254], ids=["one byte", "more than a byte holds"])
+def test_rings_of_a_batch_are_those_of_its_graphs(categories) -> None:
+    transform = RingNodes(6, categories, 4)
+    expected = [transform(graph.clone()) for graph in ring_graphs()]
+    batch = Batch.from_data_list(ring_graphs())
+    batch.max_nodes = 7
+    batch = transform(batch)
+    assert batch.num_rings.tolist() == [2, 0, 0, 2]
+    assert batch.max_nodes == 9
+    joined = Batch.from_data_list(expected)
+    for name in ("x", "edge_index", "edge_attr", "batch", "ptr", "num_rings"):
+        assert torch.equal(batch[name], joined[name]), name
+    for found, graph in zip(batch.to_data_list(), expected, strict=True):
+        for name in ("x", "edge_index", "edge_attr", "num_rings"):
+            assert torch.equal(found[name], graph[name]), name
+    encoded = StructuralEncoding()(batch)
+    assert encoded.pair_distance.numel() == int(batch.ptr.diff().square().sum())
+
+
+def test_a_molecule_of_many_rings_has_room_for_all_of_them() -> None:
+    """A complete graph of 9 nodes has 84 triangles, more than there is room for at first."""
+    ends = torch.combinations(torch.arange(9)).T
+    assert len(rings(ends, torch.tensor([0, 9]), 8).ring_ptr) == 85

@@ -8,7 +8,8 @@ imported.
 import argparse
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ _MOLECULES_ONLY = (
     "embed",
     "submit",
 )  # these need no training
-STOPPED = 130  # the exit status after Ctrl-C
+SOME_BAD, STOPPED = 3, 130  # the exit status if rows have errors instead, and after Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -182,6 +183,37 @@ def load_model(args: argparse.Namespace) -> Any:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"--device {name} cannot be used: {reason}") from None
     return load_predictor(args.model, name)
+
+
+def file_among(inputs: Sequence[str]) -> Path | None:
+    """Return the file of molecules that the inputs of a command name, or None for SMILES."""
+    from slicegraph.data.table import SUFFIXES
+
+    endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
+    files = [text for text in inputs if text.lower().endswith(endings)]
+    for text in () if files else inputs:
+        if os.path.exists(text):
+            kind = "a folder" if os.path.isdir(text) else "a file of an unknown kind"
+            raise ValueError(f"{text!r} is {kind}, expected SMILES or {', '.join(SUFFIXES)}")
+    if not files:
+        return None
+    if len(inputs) > 1:
+        raise ValueError(f"{files[0]!r} is a file, expected no other input")
+    if Path(files[0]).is_dir():
+        raise ValueError(f"{files[0]!r} is a folder, expected a file, or .parquet files in it")
+    if not Path(files[0]).is_file():
+        raise FileNotFoundError(f"there is no file {files[0]!r}")
+    return Path(files[0])
+
+
+@contextmanager
+def when_stopped(kept: str) -> Iterator[None]:
+    """End with status 130 after Ctrl-C, and print what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"slicegraph: stopped; {kept}", file=sys.stderr)
+        raise SystemExit(STOPPED) from None
 
 
 def check_new_file(path: Path, force: bool) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slicegraph.cli import check_new_file
+from slicegraph.cli.train import add_flag, settings
 from slicegraph.train.config import FILE_PREFIX, TABLE_ONLY, TrainConfig
 
 EPILOG = """\
@@ -33,19 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("data, as in `slicegraph train`")
     for field in fields(TrainConfig):
         if field.name in TABLE_ONLY:
-            flags = [_flag(field.name), *(["--target"] if field.name == "targets" else [])]
-            text = field.metadata["help"].rpartition("csv: ")[2].replace("%", "%%")
-            several = str(field.type).startswith("tuple")
-            options: dict[str, Any] = {"dest": field.name, "metavar": "A,B" if several else "X"}
-            if field.name == "standardize":
-                options |= {"nargs": "?", "const": "all"}
-            group.add_argument(*flags, **options, help=text)
+            add_flag(group, field, field.metadata["help"].rpartition("csv: ")[2])
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the summary, the path of the page and the command to go on with."""
     file = args.file.removeprefix(FILE_PREFIX)
-    given = {name: value for name in TABLE_ONLY if (value := getattr(args, name)) is not None}
+    found = settings(args)
+    given = {name: found[name] for name in TABLE_ONLY if name in found}
     page = Path(args.out or f"{page_stem(file)}-check.html")
     check_new_file(page, args.force or _is_check(page))
     config = TrainConfig.from_dict({"data": f"{FILE_PREFIX}{file}", **given})

@@ -9,13 +9,12 @@ which is made in memory).
 import argparse
 import io
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from slicegraph.cli import add_model, check_new_file, load_molecule_model
+from slicegraph.cli import SOME_BAD, add_model, check_new_file, load_molecule_model, when_stopped
 
 EPILOG = """\
 exit status: 0 all rows have a vector, 3 some have an error instead, 2 nothing was done
@@ -24,7 +23,6 @@ examples:
   slicegraph embed runs/pretrained molecules.csv --out embeddings.parquet
   slicegraph embed runs/pretrained molecules.smi.gz --out embeddings.npz
 """
-SOME_BAD, STOPPED = 3, 130
 _Rows = Iterator[tuple[Any, Any]]  # chunks of the table, and their vectors
 
 
@@ -59,11 +57,8 @@ def run(args: argparse.Namespace) -> None:
     found = tables.with_bar(table.source, Path(args.file).name, found)
     written = tables.PredictedTable(model.config, table, columns=columns)
     counts: Counter[str] = Counter()
-    try:
+    with when_stopped("no file was written"):
         write(out, written, _counted(found, counts))
-    except KeyboardInterrupt:
-        print("slicegraph: stopped; no file was written", file=sys.stderr)
-        raise SystemExit(STOPPED) from None
     bad, size = counts["errors"], len(columns)
     print(f"{counts['rows']:,} rows in {out}, {bad:,} with an error; {size} numbers each")
     if bad:

@@ -18,14 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slicegraph.cli import (
+    SOME_BAD,
     add_features,
     add_model,
     check_feature_numbers,
     check_new_file,
     columns,
     feature_numbers,
+    file_among,
     load_molecule_model,
     print_aligned,
+    when_stopped,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +46,6 @@ examples:
   slicegraph explain runs/mine my.csv --out atoms.csv --pictures drawn --png
   slicegraph explain runs/mine my.csv --out atoms.csv --substructures parts.csv
 """
-SOME_BAD, STOPPED = 3, 130
 _MOST_SHOWN = 10  # substructures of each target on the console
 
 
@@ -80,7 +82,9 @@ def run(args: argparse.Namespace) -> None:
     from slicegraph.predict.predictor import RowReader
     from slicegraph.predict.table import RowNumbers, open_whole
 
-    file = _file(args)
+    file = file_among(args.inputs)
+    if file is not None and args.out is None:
+        raise ValueError("--out is missing: a .csv to write the contributions to")
     for name in ("out", "substructures"):
         if path := getattr(args, name):
             if not path.lower().endswith(".csv"):
@@ -116,37 +120,17 @@ def run(args: argparse.Namespace) -> None:
     parts = Substructures()
     if args.pictures:
         Path(args.pictures).mkdir(parents=True, exist_ok=True)
-    try:
+    with when_stopped("run the same command again to go on"):
         if file is None:
             bad = _explain_texts(args, list(explain(args.inputs)), parts)
         else:
             bad = _explain_file(args, file, explain, parts)
-    except KeyboardInterrupt:
-        print("slicegraph: stopped; run the same command again to go on", file=sys.stderr)
-        raise SystemExit(STOPPED) from None
     if args.substructures:
         rows = parts.rows(args.least)
         _write(Path(args.substructures), parts.COLUMNS, rows)
         _print_substructures(rows)
     if bad:
         raise SystemExit(SOME_BAD)
-
-
-def _file(args: argparse.Namespace) -> Path | None:
-    """Return the file to explain, or None if the inputs are SMILES."""
-    from slicegraph.data.table import SUFFIXES
-
-    endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
-    files = [text for text in args.inputs if text.lower().endswith(endings)]
-    if not files:
-        return None
-    if len(args.inputs) > 1:
-        raise ValueError(f"{files[0]!r} is a file, expected no other input")
-    if not Path(files[0]).is_file():
-        raise FileNotFoundError(f"there is no file {files[0]!r}")
-    if args.out is None:
-        raise ValueError("--out is missing: a .csv to write the contributions to")
-    return Path(files[0])
 
 
 def _explain_texts(args: argparse.Namespace, found: list[Any], parts: Any) -> int:

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINEConv, GPSConv, global_mean_pool
+from torch_geometric.transforms import BaseTransform
 
 from slicegraph import __version__
 from slicegraph.models import GraphSliceformer
@@ -172,7 +173,7 @@ def _run_tests(device: torch.device) -> str:
     return lines[-1] if lines else f"pytest failed: {done.stderr.strip()[-300:]}"
 
 
-def molecules(count: int) -> Batch:
+def molecules(count: int, encode: BaseTransform | None = None) -> Batch:
     """Rings with side chains, 8 to 24 atoms, with all that the collate step writes."""
     generator, graphs = torch.Generator().manual_seed(0), []
     for number in range(count):
@@ -185,7 +186,7 @@ def molecules(count: int) -> Batch:
             for rows, sizes in ((nodes, OGB_ATOMS), (edge_index.shape[1], OGB_BONDS))
         )
         graphs.append(Data(x, edge_index, edge_attr))
-    batch = StructuralEncoding()(Batch.from_data_list(graphs))
+    batch = (encode or StructuralEncoding())(Batch.from_data_list(graphs))
     batch.max_nodes = int(batch.ptr.diff().max())
     return batch
 
@@ -200,6 +201,8 @@ def _loss(model: torch.nn.Module, batch: Batch) -> Tensor:
 def _step(name: str, batch: Batch, size: Size) -> tuple[float, str]:
     """The loss of a training step, and how often the host waited for the device in it."""
     model = GraphSliceformer(preset(name, **size.fields)).to(batch.x.device)
+    if model.ring_nodes is not None:  # rings are found on the CPU
+        batch = molecules(size.molecules, model.ring_nodes).to(str(batch.x.device))
     if not batch.x.is_cuda:
         with as_on_gpu():
             loss = _loss(model, batch)

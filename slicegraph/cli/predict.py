@@ -18,13 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from slicegraph.cli import (
+    SOME_BAD,
     add_features,
     add_model,
     check_feature_numbers,
     check_new_file,
     feature_numbers,
+    file_among,
     load_molecule_model,
     print_aligned,
+    when_stopped,
 )
 
 EPILOG = """\
@@ -38,7 +41,7 @@ examples:
   torchrun --nproc-per-node 4 -m slicegraph predict runs/mini huge.parquet --out huge.csv.gz
 """
 ENGINES = ("local", "ray")
-SOME_BAD, STOPPED, CUT_OFF = 3, 130, 141
+CUT_OFF = 141  # the exit status if the reader of standard output closes it
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -90,10 +93,8 @@ def run(args: argparse.Namespace) -> None:
         load_molecule_model(args)  # a model of another kind is the first thing to report
         raise
     try:
-        bad = _predict_texts(args) if file is None else _predict_file(file, args)
-    except KeyboardInterrupt:
-        print("slicegraph: stopped; no file was written", file=sys.stderr)
-        raise SystemExit(STOPPED) from None
+        with when_stopped("no file was written"):
+            bad = _predict_texts(args) if file is None else _predict_file(file, args)
     except BrokenPipeError:  # the reader of standard output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(CUT_OFF) from None
@@ -103,28 +104,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _file(args: argparse.Namespace) -> Path | None:
     """Return the file to predict for, or None if the inputs are SMILES."""
-    from slicegraph.data.table import SUFFIXES
-
-    endings = (*SUFFIXES, *(f"{suffix}.gz" for suffix in SUFFIXES))
-    files = [text for text in args.inputs if text.lower().endswith(endings)]
-    if not files:
-        for text in args.inputs:
-            if os.path.exists(text):
-                kind = "a folder" if os.path.isdir(text) else "a file of an unknown kind"
-                raise ValueError(f"{text!r} is {kind}, expected SMILES or {', '.join(SUFFIXES)}")
-        for option in ("out", "smiles", "force"):
-            if getattr(args, option):
-                raise ValueError(f"--{option} is for a file of molecules, not for SMILES")
-        return None
-    if len(args.inputs) > 1:
-        raise ValueError(f"{files[0]!r} is a file, expected no other input")
-    if Path(files[0]).is_dir():
-        raise ValueError(f"{files[0]!r} is a folder, expected a file, or .parquet files in it")
-    if not Path(files[0]).is_file():
-        raise FileNotFoundError(f"there is no file {files[0]!r}")
-    if args.out is None:
+    file = file_among(args.inputs)
+    for option in ("out", "smiles", "force") if file is None else ():
+        if getattr(args, option):
+            raise ValueError(f"--{option} is for a file of molecules, not for SMILES")
+    if file is not None and args.out is None:
         raise ValueError("--out is missing: a .csv or .tsv to write, or - for standard output")
-    return Path(files[0])
+    return file
 
 
 def _predict_texts(args: argparse.Namespace) -> int:

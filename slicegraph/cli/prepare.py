@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from slicegraph.cli import columns
+from slicegraph.cli import columns, when_stopped
 
 EPILOG = """\
 examples:
@@ -64,17 +64,15 @@ def run(args: argparse.Namespace) -> None:
             formats = label_formats(args.source, args.smiles, args.labels)
         for warning in open_table(args.source, args.smiles, ()).warnings:
             print(f"slicegraph: warning: {warning}", file=sys.stderr)
-    try:
+    with when_stopped(
+        f"finished work is kept in {args.out!r}; the same command goes on from there"
+    ):
         names = ("smiles", "labels", "workers", "strict", "unlabelled", "restart", "root")
         options = {name: getattr(args, name) for name in names}
         options |= {"canonical": not args.keep_order, "progress": True, "formats": formats}
         if args.chunk_rows is not None:
             options["chunk_rows"] = args.chunk_rows
         result = prepare(args.source, args.out, **options)
-    except KeyboardInterrupt:
-        kept = f"finished work is kept in {args.out!r}; the same command goes on from there"
-        print(f"slicegraph: stopped; {kept}", file=sys.stderr)
-        raise SystemExit(130) from None
     if result.was_complete:
         print(f"{result.folder} is complete already: nothing to do")
     if result.kept_rows:

@@ -53,10 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(groups["model"])
 
 
-def add_flag(group: Any, field: Field) -> None:
-    """Add the flag of a field of `TrainConfig`."""
+def add_flag(group: Any, field: Field, text: str | None = None) -> None:
+    """Add the flag of a field of `TrainConfig`, with another help text than that of the field."""
     flag, dest = f"--{field.name.replace('_', '-')}", _SETTING + field.name
-    text = field.metadata["help"].replace("%", "%%")
+    text = (text or field.metadata["help"]).replace("%", "%%")
     if field.default not in (None, MISSING) and not isinstance(field.default, bool):
         text += f" ({field.default})"
     options: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS}

@@ -119,7 +119,7 @@ SLICEGRAPH_API int64_t slicegraph_job_bytes(const char* operator_name) {
       {"pair_attention", sizeof(AttentionJob)}, {"edge_sum", sizeof(EdgeJob)},
       {"structural_bias", sizeof(BiasJob)},     {"graph_offsets", sizeof(PathsJob)},
       {"shortest_paths", sizeof(PathsJob)},     {"dropout", sizeof(DropoutJob)},
-      {"slice_attention", sizeof(SliceJob)},
+      {"slice_attention", sizeof(SliceJob)},    {"rings", sizeof(RingsJob)},
   };
   for (const auto& job : kJobs)
     if (std::strcmp(job.name, operator_name) == 0) return job.bytes;

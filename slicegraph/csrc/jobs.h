@@ -182,6 +182,16 @@ struct PathsJob {
   const int64_t* edge_ptr() const { return offsets + graphs + 1; }
 };
 
+struct RingsJob {
+  const int64_t* edge_index;  // as in PathsJob, like the next two
+  const int64_t* ptr;
+  const int64_t* offsets;
+  int64_t* nodes;    // [capacity], those of each ring
+  int64_t* lengths;  // [capacity / 3], how many these are
+  int64_t* counts;   // [graphs + 1], the rings of each graph; at the end the nodes of all rings
+  int64_t edges, graphs, max_length, capacity;
+};
+
 // Calls use(distance, edge) with zeros of the types of a job's distances and paths.
 template <class Job, class Use>
 auto with_path_types(const Job& job, const Use& use) {

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import BaseTransform
 
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.store import Indices, MoleculeArrays, MoleculeData, MoleculeStore
@@ -146,7 +147,7 @@ def _batch_counts(molecules: int, batch: int, shares: int, drop_last: bool) -> l
 
 
 def collate(
-    store: MoleculeStore, indices: Indices, encode: StructuralEncoding | None = ENCODING
+    store: MoleculeStore, indices: Indices, encode: BaseTransform | None = ENCODING
 ) -> Batch:
     """Make a PyG ``Batch`` of these molecules of the store, in this order.
 
@@ -369,7 +370,7 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
 class _BatchesOfStore(Dataset[Batch]):
     """The data set whose items are batches: ``batches[indices]`` is their :func:`collate`."""
 
-    def __init__(self, store: MoleculeStore, encode: StructuralEncoding | None) -> None:
+    def __init__(self, store: MoleculeStore, encode: BaseTransform | None) -> None:
         self.store, self.encode = store, encode
 
     def __getitem__(self, indices: list[int]) -> Batch:
@@ -383,7 +384,7 @@ def molecule_loader(
     store: MoleculeStore,
     batch_size: int,
     *,
-    encode: StructuralEncoding | None = ENCODING,
+    encode: BaseTransform | None = ENCODING,
     shuffle: bool = True,
     seed: int = 0,
     rank: int = 0,

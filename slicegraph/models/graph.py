@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -19,7 +21,7 @@ from slicegraph.models.presets import PRESETS, VOCABULARIES, find_preset
 from slicegraph.nn.bias import PAIR_WEIGHTS, PairBias, StructuralBias
 from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
-from slicegraph.nn.mixer import MIXERS, Mixer
+from slicegraph.nn.mixer import ENCODER_MIXERS, MIXERS, Mixer, NoMixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_rows, token_ptr
 from slicegraph.nn.readout import READOUTS, GraphReadout
 from slicegraph.nn.slice_sort import NORMS
@@ -27,6 +29,7 @@ from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import pytree
 from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
+from slicegraph.transforms import RingNodes
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 TASKS = ("regression", "binary", "multiclass")
@@ -47,10 +50,13 @@ class GraphSliceformerConfig(Config):
 
     Args:
         num_layers, channels, ffn_channels, heads: the size of the encoder.
-        mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`.
+        mixer, order, align: attention or its replacement, see :class:`~slicegraph.nn.Mixer`;
+            ``"none"`` leaves it out, and nodes exchange information along edges alone.
         local: ``"gine"`` adds messages along the edges to every mixer, see
             :class:`~slicegraph.nn.LocalBranch`; ``"gated"`` does so with a state for every edge,
             see :class:`~slicegraph.nn.GatedBranch`; ``"none"`` does not.
+        rings: rings of up to this many atoms are added as nodes, see
+            :class:`~slicegraph.transforms.RingNodes`; 0 adds none.
         norm: ``"layer"`` or ``"batch"``, see :class:`~slicegraph.nn.EncoderBlock`.
         walk_length: how many random-walk probabilities (0, 1, ... steps) are read; 0 for none.
         walk_terms: where they are read: ``"node"``, from a node back to itself, added to its
@@ -164,6 +170,7 @@ class GraphSliceformerConfig(Config):
     head_layers: int = 1
     init: str = "graphormer"
     log_target: bool = False
+    rings: int = 0
     feature_columns: tuple[str, ...] = ()
     descriptors: tuple[str, ...] = ()
     fingerprint: int = 0
@@ -189,13 +196,16 @@ class GraphSliceformerConfig(Config):
             "head_layers",
         )
         self._check_one_of(
-            task=TASKS, task_level=LEVELS, local=LOCALS, mixer=MIXERS, readout=READOUTS
+            task=TASKS, task_level=LEVELS, local=LOCALS, mixer=ENCODER_MIXERS, readout=READOUTS
         )
         self._check_one_of(norm=NORMS, pair_weights=PAIR_WEIGHTS, init=INITS)
         if not set(self.walk_terms) <= set(WALK_TERMS):
             raise self._error("walk_terms", f", expected some of {', '.join(WALK_TERMS)}")
         if self.walk_length < 0:
             raise self._error("walk_length", " is negative")
+        if self.mixer == "none" and self.local == "none":
+            raise self._error("mixer", " needs a local branch, such as local = 'gine'")
+        self._check_rings()
         if self.task == "multiclass" and self.num_classes < 2:
             raise self._error("num_classes", " must be at least 2")
         shares = self.num_targets * (self.num_classes if self.task == "multiclass" else 1)
@@ -227,6 +237,38 @@ class GraphSliceformerConfig(Config):
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
         if self.num_features and self.task_level == "node":
             raise self._error("task_level", ", expected 'graph', which the features are for")
+
+    def _check_rings(self) -> None:
+        if not self.rings:
+            return
+        if self.rings < 3:
+            raise self._error("rings", ", expected 0, or at least 3")
+        if self.node_vocabulary is None or self.edge_dim is not None:
+            raise self._error("rings", " needs categories as features of nodes and edges")
+        if self.task_level != "graph":
+            raise self._error("rings", ", expected 0 with task_level = 'node'")
+        if name := next(filter(partial(getattr, self), ENCODINGS), None):
+            raise self._error("rings", f", expected 0 with {name}, which rings do not have")
+
+    @property
+    def ring_nodes(self) -> RingNodes | None:
+        """What adds the rings to a batch."""
+        nodes, edges = self.node_vocabulary, self.edge_vocabulary
+        if not self.rings or nodes is None:
+            return None
+        return RingNodes(self.rings, nodes[0], edges[0] if edges else 0)
+
+    @property
+    def node_tables(self) -> tuple[int, ...] | None:
+        """The number of categories of each node feature, with those of rings."""
+        sizes, more = self.node_vocabulary, max(0, self.rings - 2)
+        return (sizes[0] + more, *sizes[1:]) if sizes else sizes
+
+    @property
+    def edge_tables(self) -> tuple[int, ...] | None:
+        """The number of categories of each edge feature, with that of the edges of rings."""
+        sizes, more = self.edge_vocabulary, int(self.rings > 0)
+        return (sizes[0] + more, *sizes[1:]) if sizes else sizes
 
     @property
     def num_features(self) -> int:
@@ -469,9 +511,11 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     def __init__(self, config: GraphSliceformerConfig) -> None:
         super().__init__()
         self.config = c = config
-        tables = c.pick("node_vocabulary", "node_dim", "max_degree", "padding_row")
+        self.ring_nodes = c.ring_nodes
+        tables = c.pick("node_dim", "max_degree", "padding_row")
         self.embedding = GraphEmbedding(
             c.channels,
+            node_vocabulary=c.node_tables,
             token=c.token,
             in_degree_twice=c.in_degree_twice,
             walk_length=c.walks_of("node"),
@@ -488,16 +532,15 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         if local is not None and edge_walks:
             self.edge_walks = WalkEncoder(edge_walks, c.channels)
         if local is not None and local.keeps_state and (c.edge_vocabulary or c.edge_dim):
-            self.edge_embedding = feature_encoder(c.channels, c.edge_vocabulary, c.edge_dim)
+            self.edge_embedding = feature_encoder(c.channels, c.edge_tables, c.edge_dim)
         self.blocks = torch.nn.ModuleList(map(self._block, range(1, c.num_layers + 1)))
         self.structural_bias = None
-        if MIXERS[c.mixer].needs_pairs:
-            tables = c.pick(
-                "max_distance", "max_hops", "edge_vocabulary", "edge_dim", "padding_row"
-            )
+        if ENCODER_MIXERS[c.mixer].needs_pairs:
+            tables = c.pick("max_distance", "max_hops", "edge_dim", "padding_row")
             self.structural_bias = StructuralBias(
                 c.heads,
                 token=c.token,
+                edge_vocabulary=c.edge_tables,
                 hop_blocks=c.hop_blocks,
                 empty_hops=c.empty_hops,
                 walk_length=c.walks_of("pair"),
@@ -521,12 +564,14 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
     def _block(self, layer: int) -> EncoderBlock:
         c, local = self.config, cast(Any, LOCALS[self.config.local])
         options = c.pick("mixer", "order", "align", "num_layers", "quantiles")
-        mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
+        mixer: Any = NoMixer(c.channels)
+        if c.mixer != "none":
+            mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
         branch: Any = None
         if local is not None and local.keeps_state:
             branch = local(c.channels, norm=c.norm, update=layer < c.num_layers)
         elif local is not None:
-            branch = local(c.channels, **c.pick("edge_vocabulary", "edge_dim"))
+            branch = local(c.channels, edge_vocabulary=c.edge_tables, edge_dim=c.edge_dim)
         options = c.pick("dropout", "post_norm", "recompute", "norm")
         return EncoderBlock(mixer, c.ffn_channels, local=branch, **options)
 
@@ -718,6 +763,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def embed(self, batch: Data) -> Tensor:
         """Computes the vector of each graph, or node; the head reads it, and the features."""
+        batch = self._with_rings(batch)
         graphs, token = read_batch(batch), self.config.token
         num_nodes = graphs.features.shape[0]
         # On a CPU the rows stay packed; elsewhere, and in a compiled graph, they are padded here.
@@ -753,6 +799,17 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             x = functional.gelu(self.final_transform(x))
         x = real_rows(self.final_norm, sets)(x)
         return x if token or of_nodes else self.readout(x, **options)
+
+    def _with_rings(self, batch: Data) -> Data:
+        """Adds the rings, unless the transform has added them already."""
+        if self.ring_nodes is None or "num_rings" in batch:
+            return batch
+        compiled, edges = torch.compiler.is_compiling(), batch.edge_index
+        if compiled or (edges is not None and not edges.is_cpu):
+            place = "a compiled graph" if compiled else str(edges.device)
+            remedy = f"apply {self.ring_nodes} to the batch before"
+            raise ValueError(f"GraphSliceformer: rings cannot be found in {place}; {remedy}")
+        return self.ring_nodes(copy(batch))
 
     def _encode(self, batch: Data) -> Tensor | None:
         """Projects the positional encodings of the nodes."""
@@ -820,6 +877,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         """Computes S + E of a batch; None if the mixer does not use it."""
         if self.structural_bias is None:
             return None
+        batch = self._with_rings(batch)
         c, graphs = self.config, read_batch(batch) if graphs is None else graphs
         walks = self._walks(batch, graphs) if walks is None else walks
         ptr, edge_index = graphs.ptr, graphs.edge_index
@@ -832,7 +890,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             encoding = self.structural_bias.find_paths(edge_index, ptr, graphs.num_pairs)
         return self.structural_bias(
             *(encoding, ptr, graphs.edge_attr),
-            softmax=MIXERS[c.mixer].needs_softmax,
+            softmax=ENCODER_MIXERS[c.mixer].needs_softmax,
             values=self.pair_values(batch, ptr),
             walks=walks,
             sets=graphs.sets(c.token) if sets is None else sets,

@@ -21,6 +21,8 @@ _BASE = _size(12, 768, 768, 32, dropout=0.1, attention_dropout=0.1, recompute="m
 _SMALL = _BASE | _size(6, 512, 512, 32)
 _SLIM = _BASE | _size(12, 80, 80, 8, recompute="none")
 _OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
+_RINGS = {"mixer": "none", "local": "gine", "rings": 8, "readout": "sum_mean", "head_layers": 3}
+_RINGS |= {"norm": "batch", "init": "torch"}
 _SORT = {"mixer": "sort_attn", "order": "ascending"}
 _QKV = {"mixer": "qkv"}
 
@@ -29,6 +31,7 @@ PRESETS: dict[str, Fields] = {
     "slicegraph-small": _SMALL | _OURS,
     "slicegraph-slim": _SLIM | _OURS,
     "mini": _size(5, 96, 96, 8) | _OURS,
+    "rings": _size(6, 80, 160, 8) | _RINGS,
     "sliceformer-base": _BASE | _SORT,
     "sliceformer-base-interleave": _BASE | _SORT | {"order": "interleave"},
     "graphormer-base": _BASE | _QKV,
@@ -37,7 +40,8 @@ PRESETS: dict[str, Fields] = {
     "sliceformer-slim": _SLIM | _SORT,
     "graphormer-slim": _SLIM | _QKV,
 }
-"""The size and the mixer of each graph model: ours, the paper's, and Graphormer."""
+"""The size and the mixer of each graph model: ours, one that reads bonds and rings alone
+(docs/published.md), the paper's, and Graphormer."""
 
 VOCABULARIES: dict[str, Fields] = {
     "ogb": {"node_vocabulary": "ogb", "edge_vocabulary": "ogb"},

@@ -1,5 +1,6 @@
 """Mixers: attention and its replacements, by which the rows of a set exchange information."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,10 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from slicegraph.nn.bias import PairBias
 from slicegraph.nn.packed import gather_rows
 from slicegraph.nn.readout import SliceSortAggregation
-from slicegraph.nn.slice_attention import SliceKernel, along_slices
 from slicegraph.nn.slice_sort import Layer, Order
 from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.operator import is_transformed, may_hook_saved
+from slicegraph.ops.slice_attention import KERNELS, attend_sets
 
 
 def recomputed(function: Callable[[Tensor], Tensor], x: Tensor, is_random: bool = False) -> Tensor:
@@ -47,6 +48,86 @@ def linear_of(
 
     with saved_tensors_hooks(pack, unpack):
         return linear(y)
+
+
+def along_slices(linear: torch.nn.Linear, x: Tensor) -> Tensor:
+    r"""Projects rows onto the unit directions of a linear layer: :math:`x W^T / |w_h|`.
+
+    The spread of the result is that of the rows, however the layer is initialised.
+    """
+    length = linear.weight.norm(dim=1)
+    projected = linear(x)
+    return projected / length.clamp(min=torch.finfo(length.dtype).tiny).to(projected.dtype)
+
+
+class SliceKernel(Layer):
+    r"""Averages the rows of a set by the distances between their keys, with a learned width
+    :math:`\tau_h` for each slice :math:`h`.
+
+    .. math:: y_{ih} = \frac{\sum_j e^{-|q_{ih} - k_{jh}| / \tau_h} \, v_{jh}}
+        {\sum_j e^{-|q_{ih} - k_{jh}| / \tau_h}}
+
+    see :func:`slicegraph.ops.slice_attention`. The parameter is :math:`\log \tau`.
+
+    Args:
+        slices: the number of slices, each with one key a row.
+        tau: the initial width. Keys by :func:`along_slices`, of rows whose channels have a variance
+            of 1, have a standard deviation of 1.
+        kernel: ``"laplace"``, the formula above, or ``"relu"``, which has no width.
+
+    Shapes:
+        - **keys**, **queries**: ``[..., N, slices]``, or ``[T, slices]``, packed with **ptr**.
+        - **values** and **output**: ``[..., N, C]`` or ``[T, C]``, a multiple of ``slices``.
+        - **lengths**, **ptr**: the sizes of the sets, as in :func:`slicegraph.ops.slice_attention`;
+          they are not checked.
+
+    Example:
+        >>> SliceKernel(2)(torch.randn(5, 2), torch.randn(5, 8), ptr=torch.tensor([0, 2, 5])).shape
+        torch.Size([5, 8])
+    """
+
+    def __init__(self, slices: int, tau: float = 0.5, kernel: str = "laplace") -> None:
+        super().__init__()
+        self._check_choice("kernel", kernel, KERNELS)
+        if not tau > 0:
+            raise ValueError(f"SliceKernel: tau = {tau}, expected a positive number")
+        self.slices, self.initial_tau, self.kernel = slices, tau, kernel
+        has_width = kernel == "laplace"
+        self.log_tau = torch.nn.Parameter(torch.empty(slices)) if has_width else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Resets all learnable parameters."""
+        if self.log_tau is not None:
+            torch.nn.init.constant_(self.log_tau, math.log(self.initial_tau))
+
+    def forward(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        queries: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        ptr: Tensor | None = None,
+    ) -> Tensor:
+        """Averages the values of each set.
+
+        Args:
+            keys: ``[..., N, slices]`` or ``[T, slices]``.
+            values: ``[..., N, C]`` or ``[T, C]``.
+            queries: like ``keys``; the keys if None.
+            lengths, ptr: the sizes of the sets.
+        """
+        accumulator = torch.promote_types(values.dtype, torch.float32)
+        if self.log_tau is None:
+            tau = torch.ones(self.slices, dtype=accumulator, device=values.device)
+        else:
+            tau = self.log_tau.to(accumulator).exp()
+        queries = keys if queries is None else queries
+        return attend_sets(queries, keys, values, lengths, ptr, tau, self.kernel)
+
+    def extra_repr(self) -> str:
+        return f"{self.slices}, kernel={self.kernel}"
 
 
 class QuantileContext(Layer):
@@ -152,6 +233,9 @@ MIXERS = {
     "qkv": MixerKind(
         lambda m, qkv, sizes, pairs: pairs.attend(qkv, m.active_dropout), needs_queries=True
     ),
+}
+ENCODER_MIXERS = MIXERS | {  # those of a graph encoder, which may have a local branch alone
+    "none": MixerKind(lambda m, v, sizes, pairs: v.new_zeros(()), needs_pairs=False)
 }
 SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "slice", "qkv")}  # they need no graph
 ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned to the rows of a set
@@ -349,6 +433,25 @@ class Mixer(Layer):
     def extra_repr(self) -> str:
         align = f", align={self.align}" if self.order is not None else ""
         return f"{self.mixer}, {self.channels}, heads={self.heads}{align}"
+
+
+class NoMixer(Layer):
+    """Stands in for a :class:`~slicegraph.nn.Mixer` where rows exchange information along edges
+    alone: it adds nothing."""
+
+    active_dropout = 0.0
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor, **_: Any) -> Tensor:
+        """Returns a zero.
+
+        Args:
+            x: the rows, of any shape.
+        """
+        return x.new_zeros(())
 
 
 class SequenceMixer(Mixer):

@@ -179,23 +179,23 @@ def _max(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
     return torch.where(sets.sizes.unsqueeze(-1) > 0, highest, 0)
 
 
-def _dense_sum(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
+def _dense_sum(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
     return (x if sets.full else torch.where(sets.real.unsqueeze(-1), x, 0)).sum(1)
 
 
-def _dense_mean(x: Tensor, sets: PaddedSets, _: int = 0) -> Tensor:
-    return _dense_sum(x, sets) / sets.sizes.clamp(min=1).unsqueeze(-1)
+def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
+    return _dense_sum(x, sets, 0) / sets.sizes.clamp(min=1).unsqueeze(-1)
 
 
 def _dense_quantiles(x: Tensor, sets: PaddedSets, quantiles: int) -> Tensor:
     return _quantiles_of_dense(x, sets.lengths, quantiles).flatten(1)
 
 
-def _sum(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+def _sum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     return segment(x, ptr, reduce="sum")
 
 
-def _mean(x: Tensor, ptr: Tensor, _: int = 0) -> Tensor:
+def _mean(x: Tensor, ptr: Tensor, _: int) -> Tensor:
     return segment(x, ptr, reduce="mean")
 
 
@@ -203,23 +203,26 @@ def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
     return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
 
 
+def _both(one: ReadoutKind, other: ReadoutKind) -> ReadoutKind:
+    """Two readouts, concatenated."""
+    return ReadoutKind(
+        lambda x, ptr, k: torch.cat([one.function(x, ptr, k), other.function(x, ptr, k)], 1),
+        lambda x, sets, k: torch.cat([one.dense(x, sets, k), other.dense(x, sets, k)], 1),
+        parts=lambda k: one.parts(k) + other.parts(k),
+    )
+
+
+_MEAN, _SUM = ReadoutKind(_mean, _dense_mean), ReadoutKind(_sum, _dense_sum)
+_QUANTILES = ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k)
 READOUTS = {
     "token": ReadoutKind(
         lambda x, ptr, k: gather_rows(x, ptr[:-1]), lambda x, sets, k: x[:, 0], token=True
     ),
-    "mean": ReadoutKind(_mean, _dense_mean),
-    "sum": ReadoutKind(_sum, _dense_sum),
-    "quantiles": ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k),
-    "sum_mean": ReadoutKind(
-        lambda x, ptr, k: torch.cat([_sum(x, ptr), _mean(x, ptr)], 1),
-        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_mean(x, sets)], 1),
-        parts=lambda k: 2,
-    ),
-    "sum_quantiles": ReadoutKind(
-        lambda x, ptr, k: torch.cat([_sum(x, ptr), _quantiles(x, ptr, k)], 1),
-        lambda x, sets, k: torch.cat([_dense_sum(x, sets), _dense_quantiles(x, sets, k)], 1),
-        parts=lambda k: 1 + k,
-    ),
+    "mean": _MEAN,
+    "sum": _SUM,
+    "quantiles": _QUANTILES,
+    "sum_mean": _both(_SUM, _MEAN),
+    "sum_quantiles": _both(_SUM, _QUANTILES),
 }
 SEQUENCE_READOUTS = {
     "cls": READOUTS["token"],

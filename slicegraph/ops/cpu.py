@@ -41,7 +41,7 @@ _SUMS = ("pair_mix", "pair_outer", "pair_attention", "edge_sum")
 DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     **dict.fromkeys((*_SORTS, *_SLICES, "max_exchange", "exchange_rows"), VALUE_DTYPES),
     **dict.fromkeys((*_SUMS, "structural_bias", "dropout"), _FLOATS),
-    **dict.fromkeys(("graph_offsets", "shortest_paths"), (torch.int64,)),
+    **dict.fromkeys(("graph_offsets", "shortest_paths", "rings"), (torch.int64,)),
 }
 SIMD_LEVELS = ("baseline", "avx2", "avx512")
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(VALUE_DTYPES)}
@@ -156,6 +156,9 @@ _KERNELS = (
     ),
     _shortest_paths := _Kernel(
         "shortest_paths", "@12q", "edge_index:int64 ptr:int64 offsets:int64 distance path"
+    ),
+    _rings := _Kernel(
+        "rings", "@10q", "edge_index:int64 ptr:int64 offsets:int64 nodes lengths counts"
     ),
     _dropout := _Kernel("dropout", "@7qd", "x:float out"),
 )
@@ -528,12 +531,12 @@ def structural_bias(
     return tables[2] if grad_out is None else tables[:2]
 
 
-def graph_offsets(edge_index: Tensor, ptr: Tensor) -> Tensor:
+def graph_offsets(edge_index: Tensor, ptr: Tensor, name: str = "shortest_paths") -> Tensor:
     """`[2, B + 1]`, the first pair and edge of each graph; raise if an edge is out of place."""
     offsets = ptr.new_empty(2, ptr.shape[0])
     sizes = (edge_index.shape[1], ptr.shape[0] - 1, 0, 0, 0, 0, 1)
     if _graph_offsets((edge_index, ptr, offsets, _NONE, _NONE), sizes):
-        return reference.graph_offsets(edge_index, ptr)  # raises
+        return reference.graph_offsets(edge_index, ptr, name)  # raises
     return offsets
 
 
@@ -545,3 +548,19 @@ def shortest_paths(
     sizes = (edge_index.shape[1], ptr.shape[0] - 1, max_distance, path.shape[1])
     widths = (distance.element_size(), path.element_size(), torch.get_num_threads())
     _shortest_paths((edge_index, ptr, offsets, distance, path), sizes + widths)
+
+
+def rings(
+    edge_index: Tensor, ptr: Tensor, offsets: Tensor, max_length: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the nodes of all rings, the length of each, and the rings of each graph."""
+    graphs, capacity = ptr.shape[0] - 1, 64 + 2 * int(ptr[-1])
+    counts = ptr.new_empty(graphs + 1)
+    while True:
+        nodes, lengths = ptr.new_empty(capacity), ptr.new_empty(capacity // 3)
+        sizes = (edge_index.shape[1], graphs, max_length, capacity)
+        _rings((edge_index, ptr, offsets, nodes, lengths, counts), sizes)
+        *_, found = counts.tolist()
+        if found <= capacity:
+            return nodes[:found], lengths[: int(counts[:-1].sum())], counts[:-1]
+        capacity = found

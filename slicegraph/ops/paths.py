@@ -86,6 +86,21 @@ def shortest_paths(
                 [ 0,  2]], dtype=torch.int16)
     """
     name = "shortest_paths"
+    edge_index, ptr = _checked_graphs(name, edge_index, ptr)
+    check_limits(name, max_distance, max_hops)
+    if torch.compiler.is_compiling():
+        return ShortestPaths(*_paths_op(edge_index, ptr, max_distance, max_hops, num_pairs))
+    pair_ptr, edge_ptr = offsets = _run("graph_offsets", ptr)(edge_index, ptr)
+    num_pairs, many = int(pair_ptr[-1]), 1 << 15
+    few_edges = int(edge_ptr[-1]) < many or int(edge_ptr.diff().amax()) < many
+    distance = ptr.new_empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
+    path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
+    _run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
+    largest = int(ptr.diff().max()) if len(ptr) > 1 else 0
+    return ShortestPaths(distance, path, pair_ptr, edge_ptr, largest)
+
+
+def _checked_graphs(name: str, edge_index: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
     edge_index, ptr = plain(edge_index), plain(ptr)
     for argument, value in (("edge_index", edge_index), ("ptr", ptr)):
         check_dense(name, argument, value)
@@ -99,20 +114,12 @@ def shortest_paths(
         raise ValueError(f"{name}: edge_index has shape {list(edge_index.shape)}, expected [2, E]")
     if ptr.dim() != 1 or ptr.numel() == 0:
         raise ValueError(f"{name}: ptr has shape {list(ptr.shape)}, expected [B + 1]")
-    check_limits(name, max_distance, max_hops)
-    edge_index, ptr = edge_index.contiguous(), ptr.long().contiguous()
-    if torch.compiler.is_compiling():
-        return ShortestPaths(*_paths_op(edge_index, ptr, max_distance, max_hops, num_pairs))
+    return edge_index.contiguous(), ptr.long().contiguous()
+
+
+def _run(operator: str, ptr: Tensor) -> Any:
     # Inside of `torch.func`, tensors have no memory that a kernel could read.
-    run = (lambda name, _: getattr(reference, name)) if is_transformed() else implementation
-    pair_ptr, edge_ptr = offsets = run("graph_offsets", ptr)(edge_index, ptr)
-    num_pairs, many = int(pair_ptr[-1]), 1 << 15
-    few_edges = int(edge_ptr[-1]) < many or int(edge_ptr.diff().amax()) < many
-    distance = ptr.new_empty(num_pairs, dtype=torch.uint8 if max_distance < 255 else torch.int16)
-    path = ptr.new_empty(num_pairs, max_hops, dtype=torch.int16 if few_edges else torch.int32)
-    run(name, ptr)(edge_index, ptr, offsets, (distance, path), max_distance)
-    largest = int(ptr.diff().max()) if len(ptr) > 1 else 0
-    return ShortestPaths(distance, path, pair_ptr, edge_ptr, largest)
+    return getattr(reference, operator) if is_transformed() else implementation(operator, ptr)
 
 
 @torch.library.custom_op("slicegraph::shortest_paths", mutates_args=())
@@ -135,6 +142,46 @@ def _(
 
 def _fake_size(num_pairs: int | None) -> Any:
     return torch.library.get_ctx().new_dynamic_size() if num_pairs is None else num_pairs
+
+
+class Rings(NamedTuple):
+    """Ring ``r`` has the nodes ``nodes[ring_ptr[r]]`` to ``nodes[ring_ptr[r + 1] - 1]``, and graph
+    ``b`` the rings ``graph_ptr[b]`` to ``graph_ptr[b + 1]``."""
+
+    nodes: Tensor
+    ring_ptr: Tensor
+    graph_ptr: Tensor
+
+
+def rings(edge_index: Tensor, ptr: Tensor, max_length: int) -> Rings:
+    r"""Finds the rings of each graph: the cycles without an edge between two of their nodes that
+    does not belong to the cycle. Those of molecules are few.
+
+    Args:
+        edge_index: ``[2, E]``, int64, as in :func:`shortest_paths`; the direction of an edge, self
+            loops and parallel edges do not matter.
+        ptr: ``[B + 1]``, int32 or int64, as in :func:`shortest_paths`.
+        max_length: the nodes of the longest ring to find, at least 3.
+
+    Shapes:
+        For :math:`R` rings with :math:`M` nodes in all, int64:
+
+        - nodes: ``[M]``, by their numbers in the batch, along each ring, from its smallest node
+          towards the smaller of the two next to it. The rings of a graph are in ascending order.
+        - ring_ptr: ``[R + 1]``, graph_ptr: ``[B + 1]``.
+
+    Example:
+        >>> square = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+        >>> rings(square, ptr=torch.tensor([0, 4]), max_length=6).nodes
+        tensor([0, 1, 2, 3])
+    """
+    edge_index, ptr = _checked_graphs("rings", edge_index, ptr)
+    if max_length < 3:
+        raise ValueError(f"rings: max_length = {max_length}, expected at least 3")
+    offsets = _run("graph_offsets", ptr)(edge_index, ptr, "rings")
+    nodes, lengths, counts = _run("rings", ptr)(edge_index, ptr, offsets, max_length)
+    zero = ptr.new_zeros(1)
+    return Rings(nodes, *(torch.cat([zero, sizes.cumsum(0)]) for sizes in (lengths, counts)))
 
 
 _MOST_WALKS = 1 << 24  # values that `random_walks` pads at a time

@@ -369,20 +369,20 @@ def _pair_ptr(sizes: Tensor) -> Tensor:
     return torch.cat([squares.new_zeros(1), squares.cumsum(0)])
 
 
-def graph_offsets(edge_index: Tensor, ptr: Tensor) -> Tensor:
+def graph_offsets(edge_index: Tensor, ptr: Tensor, name: str = "shortest_paths") -> Tensor:
     """`[2, B + 1]`, the first pair and edge of each graph; raise if an edge is out of place."""
-    check_ascending("shortest_paths", ptr)
+    check_ascending(name, ptr)
     num_nodes, sizes = int(ptr[-1]), ptr.diff()
     if (e := first_true(((edge_index < 0) | (edge_index >= num_nodes)).any(0))) is not None:
         edge = f"edge_index[:, {e}] = {edge_index[:, e].tolist()}"
-        raise ValueError(f"shortest_paths: {edge} is beyond the {num_nodes} nodes")
+        raise ValueError(f"{name}: {edge} is beyond the {num_nodes} nodes")
     start, end = set_of_row(ptr, num_nodes)[edge_index]
     if (e := first_true(start != end)) is not None:
         edge = f"edge_index[:, {e}] = {edge_index[:, e].tolist()}"
-        raise ValueError(f"shortest_paths: {edge} joins two graphs")
+        raise ValueError(f"{name}: {edge} joins two graphs")
     if (e := first_true(start[1:] < start[:-1])) is not None:
         raise ValueError(
-            f"shortest_paths: edge {e + 1} of graph {int(start[e + 1])} follows edge {e} of graph "
+            f"{name}: edge {e + 1} of graph {int(start[e + 1])} follows edge {e} of graph "
             f"{int(start[e])}; group the edges by graph: "
             "perm = batch[edge_index[0]].argsort(stable=True); "
             "edge_index = edge_index[:, perm], and edge_attr = edge_attr[perm]"
@@ -428,6 +428,49 @@ def _search(
                 found[end] = (min(distance + 1, max_distance), [*path, edge][:max_hops])
                 queue.append(end)
     return [found.get(node, (max_distance + 1, [])) for node in range(len(neighbours))]
+
+
+def rings(
+    edge_index: Tensor, ptr: Tensor, offsets: Tensor, max_length: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the nodes of all rings, the length of each, and the rings of each graph."""
+    nodes: list[int] = []
+    lengths: list[int] = []
+    counts: list[int] = []
+    for b in range(len(ptr) - 1):
+        first = int(ptr[b])
+        neighbours: list[set[int]] = [set() for _ in range(int(ptr[b + 1]) - first)]
+        for start, end in (edge_index[:, offsets[1, b] : offsets[1, b + 1]] - first).T.tolist():
+            if start != end:
+                neighbours[start].add(end)
+                neighbours[end].add(start)
+        found = _chordless_cycles([sorted(near) for near in neighbours], max_length)
+        nodes += [first + node for ring in found for node in ring]
+        lengths += map(len, found)
+        counts.append(len(found))
+    return ptr.new_tensor(nodes), ptr.new_tensor(lengths), ptr.new_tensor(counts)
+
+
+def _chordless_cycles(neighbours: list[list[int]], max_length: int) -> list[list[int]]:
+    found = []
+
+    def extend(path: list[int], blocked: set[int]) -> None:
+        first, last = path[0], path[-1]
+        blocked_next = blocked.union(neighbours[last])
+        for node in neighbours[last]:
+            if node <= first or node in blocked:
+                continue
+            if first in neighbours[node]:
+                if path[1] < node:  # else it is found in the other direction
+                    found.append([*path, node])
+            elif len(path) + 1 < max_length:
+                extend([*path, node], blocked_next)
+
+    for first, around in enumerate(neighbours):
+        for second in around:
+            if second > first:
+                extend([first, second], {second})
+    return found
 
 
 def dense_mix(

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform, Compose
 
 from slicegraph.data.batch import collate, collate_graphs
 from slicegraph.data.descriptors import named_features, with_features
@@ -27,7 +28,7 @@ from slicegraph.data.store import MoleculeStore
 from slicegraph.data.table import NOT_TEXT, is_text
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.models.base import find_model, load, member_folders, save_members
-from slicegraph.nn.mixer import MIXERS
+from slicegraph.nn.mixer import ENCODER_MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.predict.explain import SAMPLES, Explanations, Sample, explain_rows
 from slicegraph.predict.uncertainty import Calibration, Neighbours
@@ -559,12 +560,15 @@ class MoleculePredictor(GraphSliceformer):
         return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
 
 
-def encoding_of(config: GraphSliceformerConfig) -> StructuralEncoding | None:
-    """What is computed on the CPU for each batch of such a model: distances, paths and walks."""
-    if not MIXERS[config.mixer].needs_pairs:
-        return None
+def encoding_of(config: GraphSliceformerConfig) -> BaseTransform | None:
+    """What is computed on the CPU for each batch of such a model: its rings; distances, paths and
+    walks."""
+    rings = config.ring_nodes
+    if not ENCODER_MIXERS[config.mixer].needs_pairs:
+        return rings
     distance, hops = min(config.max_distance, MAX_DISTANCE), max(1, config.max_hops)
-    return StructuralEncoding(distance, hops, config.walk_length)
+    encoding = StructuralEncoding(distance, hops, config.walk_length)
+    return encoding if rings is None else Compose([rings, encoding])
 
 
 def load_predictor(model: str | Path, device: str | torch.device = "cpu") -> Any:

@@ -22,7 +22,13 @@ from tqdm import tqdm
 
 from slicegraph.metrics import counted
 from slicegraph.train.config import TrainConfig
-from slicegraph.train.machine import gather_from_ranks, largest_on_ranks, make_loggers, say
+from slicegraph.train.machine import (
+    gather_from_ranks,
+    in_notebook,
+    largest_on_ranks,
+    make_loggers,
+    say,
+)
 from slicegraph.train.results import class_names
 from slicegraph.train.run_folder import BEST, EPOCH, LAST, RunFolder
 
@@ -31,7 +37,7 @@ _FEW_SAMPLES = 64  # of a rank at a time, which do not fill a GPU
 _MOST_UPDATES = 100  # between two exchanges of several ranks about signals
 _RAW = "raw_weights"
 _PARTS_OF_MODEL = ("epoch", "global_step", "hyper_parameters", "state_dict")
-_BAR = "{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} updates, {remaining} left{postfix}"
+_BAR = "{desc}{percentage:3.0f}% {bar} {n_fmt}/{total_fmt} updates, {remaining} left{postfix}"
 
 
 class RunStart(Callback):
@@ -208,8 +214,9 @@ class LogTable(Callback):
 
     The table and the sums of an interrupted epoch are part of the checkpoints. With `show`, epochs
     are printed, and a bar is on standard error if that is a terminal; its loss is that of the step
-    before, as it is for Lightning's loggers. No checkpoint is written, and no epoch evaluated,
-    after a loss that is not finite.
+    before, as it is for Lightning's loggers. In a notebook the bar has the epoch, and epochs are
+    not printed: hundreds of lines would be kept with it. No checkpoint is written, and no epoch
+    evaluated, after a loss that is not finite.
     """
 
     def __init__(self, folder: RunFolder, show: bool = False) -> None:
@@ -219,6 +226,7 @@ class LogTable(Callback):
         self._epoch = [0.0, 0.0, 0.0, 0]  # loss, labels, seconds and samples
         self._mark = 0.0
         self._bar: Any = None
+        self._notebook = in_notebook()
         self._losses: Any = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -250,7 +258,7 @@ class LogTable(Callback):
                 initial=trainer.global_step,
                 bar_format=_BAR,
                 dynamic_ncols=True,
-                disable=not sys.stderr.isatty(),
+                disable=not (self._notebook or sys.stderr.isatty()),
             )
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -301,11 +309,11 @@ class LogTable(Callback):
             score = f"{dataset.evaluator.name} {valid.score:.4f} {data.unit}".rstrip()
             if chosen_by_loss(dataset.task):  # the mean error of several units means nothing
                 score = f"loss {valid.loss:.4f}"
-            self._bar.write(
-                f"epoch {number + 1:{len(str(epochs))}}/{epochs}  loss {loss:.4f}  valid {score}  "
-                f"{speed:,.0f} {dataset.noun}/s",
-                file=sys.stdout,
-            )
+            line = f"epoch {number + 1:{len(str(epochs))}}/{epochs}  loss {loss:.4f}  valid {score}"
+            if self._notebook:
+                self._bar.set_description_str(line, refresh=False)
+                return
+            self._bar.write(f"{line}  {speed:,.0f} {dataset.noun}/s", file=sys.stdout)
             sys.stdout.flush()
 
     def teardown(self, *_: Any, **options: Any) -> None:

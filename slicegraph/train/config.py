@@ -41,6 +41,7 @@ _OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
 _RECIPES = {
     "mini": _COMMON | _MINI | {"threads": 1},  # its matrices are too small to share
+    "rings": _COMMON | _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3, "threads": 1},
     "slicegraph-slim": _OURS | {"lr": 1e-3},
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
@@ -191,7 +192,9 @@ class TrainConfig:
     jobs: int | None = _machine(
         "models of folds, repeats and ensembles trained side by side (default: one a core)", ">= 1"
     )
-    threads: int | None = _machine("CPU threads of a process (default: 1 a core; mini: 1)", ">= 1")
+    threads: int | None = _machine(
+        "CPU threads of a process (default: 1 a core; mini and rings: 1)", ">= 1"
+    )
     compile: bool | None = _machine("compile the model with torch.compile (default: on CUDA only)")
 
     def __post_init__(self) -> None:

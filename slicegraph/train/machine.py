@@ -224,6 +224,13 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, which shows bars and is no terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
 def gather_from_ranks(own: Any) -> list[Any]:
     """The objects of all ranks, in the order of the ranks, on each of them."""
     found = [own]

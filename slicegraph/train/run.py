@@ -6,9 +6,9 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
@@ -19,6 +19,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from slicegraph import __version__
 from slicegraph.data.datasets import MoleculeDataset
+from slicegraph.data.datasets.csv import as_data
 from slicegraph.predict import load_predictor
 from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.registry import task_domain
@@ -38,6 +39,9 @@ def train(
     progress: bool = True,
     test: bool = True,
     watch: Callable[[float, float], None] | None = None,
+    data: Any = None,
+    target: str | Sequence[str] | None = None,
+    **settings: Any,
 ) -> RunResult:
     """Train a model and evaluate it; all results are in the folder of the run.
 
@@ -53,11 +57,22 @@ def train(
         watch: is called after each epoch with the best value so far of what chooses the epoch
             (lower is better) and the part of the training that is done; what it raises ends the
             run.
+        data: the name of a data set, or a table: its path, or a `pandas.DataFrame` (or a dict of
+            columns), which is written to the cache. Molecules of RDKit become SMILES.
+        target: the column of a table to predict, or several.
+        **settings: further settings of :class:`TrainConfig` by name; they override `config`.
 
     Example:
-        >>> result = slicegraph.train(TrainConfig(data="csv:my.csv", targets=("logS",)))
+        >>> result = slicegraph.train(data=frame, target="logS", epochs=50)
         >>> result.test, result.model
     """
+    if data is not None:
+        settings["data"] = as_data(data)
+    if target is not None:
+        settings["targets"] = (target,) if isinstance(target, str) else tuple(target)
+    if settings:
+        given = config if isinstance(config, dict) else asdict(config) if config else {}
+        config = given | settings
     if resume is not None and config is not None:
         raise ValueError("train: a run is resumed with its own settings; leave out config")
     folder = RunFolder(resume)

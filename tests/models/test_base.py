@@ -15,12 +15,14 @@ from slicegraph.nn.mixer import MIXERS
 SIZES = {"num_layers": 2, "channels": 16, "ffn_channels": 24, "heads": 4}
 
 
-@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize("mixer", [*MIXERS, "rings"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @torch.no_grad()
 def test_a_loaded_model_predicts_the_same(tmp_path, mixer, dtype):
     overrides = {"mixer": mixer, "order": "interleave", **SIZES}
-    model = GraphSliceformer.from_preset("mini", **overrides).to(dtype).eval()
+    name = "rings" if mixer == "rings" else "mini"
+    overrides = SIZES if mixer == "rings" else overrides
+    model = GraphSliceformer.from_preset(name, **overrides).to(dtype).eval()
     model.save(tmp_path / "new" / "folder")
     loaded = load(tmp_path / "new" / "folder")
     assert loaded.config == model.config

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from models.small_graphs import disconnected_graph, random_graph
 from models.test_gpu_path import KINDS, encoded, graph_model
 from support.traced_models import image_model, images, sequence_model
 from torch import Tensor
 from torch.export import Dim, export
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from slicegraph.models import register_batch
 from slicegraph.nn import SliceSort
@@ -55,6 +56,22 @@ def test_a_graph_model_is_exported_for_batches_of_pyg():
     shapes = register_batch(encoded())
     program = export(model, (encoded(),), dynamic_shapes=(shapes,)).module()
     for batch in (encoded(), encoded((12, 3)), encoded((2, 2, 2, 14))):
+        torch.testing.assert_close(program(batch), model(batch))
+
+
+@torch.no_grad()
+def test_a_graph_model_with_rings_is_exported_for_batches_that_have_them():
+    model = graph_model(mixer="none", local="gine", readout="sum_mean", rings=6).eval()
+
+    def with_rings(*sizes: int) -> Data:
+        graphs = [random_graph(n, seed=n) for n in sizes] + [disconnected_graph()]
+        batch = Batch.from_data_list(graphs)
+        batch.max_nodes = max(*sizes, 6)
+        return model.ring_nodes(batch)
+
+    shapes = register_batch(with_rings(5, 9, 7))
+    program = export(model, (with_rings(5, 9, 7),), dynamic_shapes=(shapes,)).module()
+    for batch in (with_rings(5, 9, 7), with_rings(12, 3), with_rings(2, 2, 2, 14)):
         torch.testing.assert_close(program(batch), model(batch))
 
 

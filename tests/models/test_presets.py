@@ -51,6 +51,7 @@ def test_ours_have_the_parameters_of_graphormer(size):
         ("slicegraph-small", 9_698_209),
         ("slicegraph-slim", 515_833),
         ("mini", 322_537),
+        ("rings", 274_001),
         ("graphormer-base", 42_808_257),
         ("graphormer-small", 9_638_337),
         ("graphormer-slim", 497_361),
@@ -102,7 +103,12 @@ def test_the_quirks_of_graphormer_are_in_no_preset():
         (lambda: preset("mini", dropout=1.0), "dropout = 1.0"),
         (lambda: preset("mini", task="multiclass", num_classes=1), "num_classes = 1"),
         (lambda: GraphSliceformer(preset("mini", readout="max")), "'max'"),
-        (lambda: GraphSliceformer(preset("mini", mixer="none")), "'none'"),
+        (lambda: preset("mini", mixer="no"), "'no'"),
+        (lambda: preset("mini", mixer="none", local="none"), "'none' needs a local branch"),
+        (lambda: preset("mini", rings=2), "rings = 2, expected 0, or at least 3"),
+        (lambda: preset("mini", rings=6, node_dim=4), "rings = 6 needs categories"),
+        (lambda: preset("mini", rings=6, task_level="node"), "expected 0 with task_level"),
+        (lambda: preset("mini", rings=6, random_walk_pe=4), "expected 0 with random_walk_pe"),
     ],
 )
 def test_wrong_values_are_named(call, message):

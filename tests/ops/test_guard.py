@@ -21,6 +21,7 @@ from slicegraph.ops import (
     gather_sum,
     max_exchange,
     pair_mix,
+    rings,
     shortest_paths,
     slice_attention,
 )
@@ -30,6 +31,7 @@ from slicegraph.transforms import StructuralEncoding
 
 PTR = torch.tensor([0, 2, 5])
 EDGES = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 4]])
+RING = torch.tensor([[0, 2, 3, 4], [1, 3, 4, 2]])
 PATHS = shortest_paths(EDGES, PTR, max_distance=6, max_hops=2)
 GENERATOR = torch.Generator().manual_seed(0)
 
@@ -75,6 +77,7 @@ OPERATORS: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     ),
     "gather_sum": (gather_sum, [numbers(3, 4), torch.tensor([[0, 1], [2, 2]])]),
     "shortest_paths": (lambda *tensors: shortest_paths(*tensors, 6, 2), [EDGES, PTR]),
+    "rings": (lambda *tensors: rings(*tensors, 6).nodes, [RING, PTR]),
     "structural_bias": (
         bias_of_pairs,
         [numbers(8, 2), numbers(4, 2, 2), PATHS.distance, PATHS.path, PATHS.edge_ptr, PTR],

@@ -137,6 +137,24 @@ def test_a_table_of_ones_own(tmp_path, columns, settings, metric):
         assert all(0 <= float(row["active_pred"]) <= 1 for row in rows)
 
 
+def test_the_preset_rings_is_trained_explained_and_predicts_as_it_was_loaded(tmp_path):
+    cyclic = ["C1CC1", "c1ccccc1", "C1CCNC1", "c1ccc2ccccc2c1", "C", "[Na+].[Cl-]", "OC1CCC1"]
+    texts = [f"{head}{ring}" for ring in cyclic for head in ("", "CC.", "O.", "CN.", "CCC.")]
+    lines = [f"{text},{text.count('c') + 0.1 * n}" for n, text in enumerate(texts)]
+    (tmp_path / "table.csv").write_text("\n".join(["smiles,gap", *lines]) + "\n")
+    result = tiny_run(tmp_path, preset="rings", targets=("gap",), workers=1)
+    assert load(result.model).config.rings == 8
+    rows = table(result.folder / "predictions" / "test.csv")
+    model = slicegraph.load(result.folder)
+    found = model.predict([row["smiles"] for row in rows])
+    np.testing.assert_allclose(found, [float(row["gap_pred"]) for row in rows], atol=1e-5)
+    np.testing.assert_allclose(model.predict("c1ccccc1"), model.predict("C1C=CC=CC=1"), atol=1e-5)
+    (explained,) = model.explain("OC1CCC1")
+    assert sum(explained.contributions) == pytest.approx(
+        explained.prediction - explained.baseline, abs=1e-4
+    )
+
+
 def test_accumulated_parts_make_the_update_of_the_whole_batch(tmp_path):
     # 37 to train on, in batches of 8, 8, 8, 7 and 6, whose quarters are of unequal size.
     write_table(tmp_path / "table.csv", 47, "gap,gaps")

@@ -12,13 +12,14 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import rdkit
+from rdkit import Chem
 
 from slicegraph.data import columns, molecules, splits
 from slicegraph.data.cells import ColumnFormat, sign_of
@@ -27,7 +28,7 @@ from slicegraph.data.splits import Task
 from slicegraph.data.store import REJECTED, MoleculeStore
 from slicegraph.data.summary import count_conflicts, reason_kind, summarize
 from slicegraph.data.table import SDF_RECORDS
-from slicegraph.files import FolderBusy, folder_lock
+from slicegraph.files import FolderBusy, folder_lock, write_atomically
 from slicegraph.metrics import counted
 
 PREFIX = "csv:"
@@ -46,6 +47,34 @@ def cache_folder() -> Path:
         return Path(own).expanduser()
     above = os.environ.get("XDG_CACHE_HOME")
     return (Path(above) if above else Path.home() / ".cache") / "slicegraph"
+
+
+def as_data(data: Any) -> str:
+    """Return the name of a data set, of a path of a table or of a table in memory.
+
+    A `pandas.DataFrame` or a dict of columns is written to the cache folder, once for each content.
+    """
+    if isinstance(data, str | Path):
+        known = str(data).startswith(PREFIX) or not Path(data).is_file()
+        return str(data) if known else f"{PREFIX}{data}"
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame | Mapping):
+        kind = f"a {type(data).__name__}"
+        raise TypeError(f"data is {kind}, expected a name, a path, a DataFrame or a dict")
+    frame = pd.DataFrame(data)
+    for name, column in frame.items():
+        if any(isinstance(value, Chem.Mol) for value in column):
+            frame[name] = [
+                Chem.MolToSmiles(value) if isinstance(value, Chem.Mol) else value
+                for value in column
+            ]
+    text = frame.to_csv(index=False).encode()
+    path = cache_folder() / "frames" / f"frame-{hashlib.sha256(text).hexdigest()[:12]}.csv"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, [text])
+    return f"{PREFIX}{path}"
 
 
 class CsvSource(Source):
