@@ -19,6 +19,7 @@ examples:
   slicegraph train --task digits --model.mixer qkv
   slicegraph train --task listops --data lra_release --preset lra-listops
   slicegraph train --data pcqm4m-v2 --preset sliceformer-base --devices 8
+  slicegraph train --data csv:my.csv --folds 5 --split scaffold --out runs/folds
   slicegraph train --init runs/one --data csv:my.csv --lr 1e-4 --epochs 30
   slicegraph train --config runs/one/config.yaml --out runs/two --model.mixer qkv
   slicegraph train --resume runs/one
@@ -147,10 +148,17 @@ def run(args: argparse.Namespace) -> None:
     except TrainingError as error:
         print(f"slicegraph: error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    say(f"{result}\nmodel   {result.model}")
+    from slicegraph.train.results import forest_line
+
+    say("\n".join(filter(None, [str(result), forest_line(result.metrics)])))
+    say(f"model   {result.model}")
     from slicegraph.report import write_report
 
     rank_zero_only(lambda: print(f"report  {write_report(result.folder)}"))()
+    if result.metrics.get("failed"):
+        again = shlex.join(["slicegraph", "train", "--resume", str(result.folder)])
+        print(f"slicegraph: error: some models failed; try again with: {again}", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -149,7 +149,7 @@ class MoleculePredictor(GraphSliceformer):
     @property
     def members(self) -> tuple["MoleculePredictor", ...]:
         """The models of an ensemble, whose mean is the prediction; this one alone if it is none."""
-        return (self, *self.others)
+        return (self.first(), *self.others) if self.others else (self,)
 
     def attach(self, others: Sequence["MoleculePredictor"], calibration: Calibration | None) -> Any:
         """Add the other models of an ensemble, and what its intervals are computed from."""
@@ -358,7 +358,7 @@ class MoleculePredictor(GraphSliceformer):
     @property
     def embedding_channels(self) -> int:
         """The length of the vectors of :meth:`embed`; those of an ensemble are joined."""
-        return len(self.members) * self.readout.out_channels
+        return (1 + len(self.others)) * self.readout.out_channels
 
     def predict_rows(
         self,
@@ -506,11 +506,10 @@ class MoleculePredictor(GraphSliceformer):
     def _embed(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
-        members, shape = self.members, (self.embedding_channels,)
-
         def compute(batch: Data) -> torch.Tensor:
-            return torch.cat([GraphSliceformer.embed(model, batch) for model in members], -1)
+            return torch.cat([GraphSliceformer.embed(one, batch) for one in self.members], -1)
 
+        shape = (self.embedding_channels,)
         return self._each(sizes, batch_size, make, compute, shape).float().numpy()
 
     @torch.inference_mode()
@@ -546,12 +545,12 @@ class MoleculePredictor(GraphSliceformer):
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
         """The predictions of each model, ``[N, models, targets(, classes)]``."""
-        config, members = self.config, self.members
+        config = self.config
         classes = (config.num_classes,) if config.task == "multiclass" else ()
-        shape = (len(members), config.num_targets, *classes)
+        shape = (1 + len(self.others), config.num_targets, *classes)
 
         def compute(batch: Data) -> torch.Tensor:
-            return torch.stack([model(batch) for model in members], 1)
+            return torch.stack([model(batch) for model in self.members], 1)
 
         values = self._each(sizes, batch_size, make, compute, shape)
         if config.task == "regression":

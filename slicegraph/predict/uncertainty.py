@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rdkit import DataStructs
 
-from slicegraph.data.molecules import fingerprints
+from slicegraph.data.molecules import fingerprints, nearest
 from slicegraph.files import write_atomically
 
 CALIBRATION_FILE = "calibration.npz"
@@ -25,6 +25,7 @@ FAR = 0.05  # share of the held-out molecules that are farther from the training
 MOST_TRAINING = 500_000  # molecules whose fingerprints are saved
 _BYTES = 256  # of a fingerprint of 2,048 bits
 _ROWS = 256  # molecules whose candidates for the ends of an interval are in memory
+_LEAST_PAIRS = 50  # molecules that two groups have held out, to compare them
 _LEAST = 1e-7  # probability, before its logarithm
 _RIDGE = 1e-3  # pulls the scaling of few labels towards none
 
@@ -79,6 +80,8 @@ class Calibration:
         group: the number of the group in which each molecule is held out, ``[n]``.
         member_groups: the group of each model, ``[models]``.
         draws: how many times each molecule is held out, ``[1]``.
+        shrink: the factor of the errors of several groups, ``[targets]``, see `shrinkage`; may be
+            empty or NaN, if that is not known.
         similarity: to the nearest training molecule of its group, ``[n]``; may be empty.
         index: the position of each molecule in the store, ``[n]``; may be empty.
         bits: the fingerprints of the training molecules, ``[m, 256]`` uint8; may be empty.
@@ -92,6 +95,7 @@ class Calibration:
     group: np.ndarray
     member_groups: np.ndarray
     draws: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))
+    shrink: np.ndarray = field(default_factory=lambda: np.empty(0))
     similarity: np.ndarray = field(default_factory=lambda: np.empty(0))
     index: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     bits: np.ndarray = field(default_factory=lambda: np.empty((0, _BYTES), np.uint8))
@@ -152,10 +156,12 @@ class Calibration:
         r"""Return the conformal intervals of a regression: ``[N, targets, 2]``.
 
         With one group this is split conformal prediction, :math:`\mu(x) \pm q s(x)` with the
-        quantile q of the held-out errors :math:`R_i = |y_i - \mu(x_i)| / s(x_i)`. With folds it is
-        CV+ (Barber et al. 2021): the quantiles of :math:`\mu_{g(i)}(x) \pm R_i s_{g(i)}(x)`, where
-        the models of group g(i) were not trained on molecule i. s is 1 or, for several models in
-        each group, their deviation plus its median. See `interval_rank` for the quantile.
+        quantile q of the held-out errors :math:`R_i = |y_i - \mu(x_i)| / s(x_i)`. s is 1 or, for
+        several models in each group, their deviation plus its median. See `interval_rank` for the
+        quantile. With folds, :math:`\mu(x)` is the mean of all groups, and q is multiplied by the
+        factor of `shrinkage`. If that is not known, it is CV+ (Barber et al. 2021), which covers
+        more: the quantiles of :math:`\mu_{g(i)}(x) \pm R_i s_{g(i)}(x)`, where the models of group
+        g(i) were not trained on molecule i.
 
         Args:
             members: the predictions of each model, ``[N, models, targets]``.
@@ -182,10 +188,12 @@ class Calibration:
             if groups.std is not None:
                 errors = errors / self._widths(self.std[rows, target], target)
                 width = self._widths(groups.std[:, :, target], target)
-            own = self.group[rows]
-            if len(centre) == 1:
-                half = np.partition(errors, rank - 1)[rank - 1] * width[0]
-                found[:, target] = np.stack([centre[0] - half, centre[0] + half], -1)
+            own, factor = self.group[rows], self.shrink[target] if len(self.shrink) else math.nan
+            if len(centre) == 1 or not math.isnan(factor):
+                factor = 1.0 if len(centre) == 1 else float(factor)
+                half = factor * np.partition(errors, rank - 1)[rank - 1] * width.mean(0)
+                middle = centre.mean(0)
+                found[:, target] = np.stack([middle - half, middle + half], -1)
                 continue
             for start in range(0, count, _ROWS):
                 part = slice(start, start + _ROWS)
@@ -450,6 +458,29 @@ def _chances(values: np.ndarray, classes: int) -> np.ndarray:
     return values if classes else np.stack([1 - values, values], -1)
 
 
+def shrinkage(errors: np.ndarray, differences: np.ndarray, groups: int) -> float:
+    r"""Return the factor of held-out errors of one group for intervals around the mean of all.
+
+    The mean of K groups is closer to the truth than each of them, so that the errors of the groups
+    give intervals that cover too often. If the models of a group add a variance v to an error of
+    variance :math:`\sigma^2`, the mean has :math:`\sigma^2 - v (1 - 1/K)`, and the factor is c with
+    :math:`c^2 = 1 - (1 - 1/K) v / \sigma^2`. The difference of two groups has the variance 2 v.
+    Sizes are compared by their mean, which a few large errors do not decide.
+
+    Args:
+        errors: ``[n]``, of a group that was not trained on the molecule.
+        differences: ``[n]``, between the predictions of two such groups.
+        groups: K.
+
+    Returns:
+        the factor, NaN with fewer than 50 molecules.
+    """
+    if len(errors) < _LEAST_PAIRS or not np.abs(errors).mean():
+        return math.nan
+    ratio = np.abs(differences).mean() ** 2 / 2 / np.abs(errors).mean() ** 2
+    return float(np.sqrt(max(1 / groups, 1 - ratio * (1 - 1 / groups))))
+
+
 def fit_scaling(chances: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
     """Fit temperature and class offsets to held-out labels, by the likelihood.
 
@@ -493,19 +524,3 @@ def packed(vectors: Sequence[Any]) -> np.ndarray:
     empty = bytes(_BYTES)
     rows = [empty if one is None else DataStructs.BitVectToBinaryText(one) for one in vectors]
     return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, _BYTES)
-
-
-def nearest(vectors: Sequence[Any], training: Sequence[Any]) -> list[tuple[float, int]]:
-    """Return the largest Tanimoto similarity of each fingerprint, and which one has it.
-
-    NaN and -1 if there is no fingerprint, or none to compare with.
-    """
-    found = []
-    for vector in vectors:
-        if vector is None or not len(training):
-            found.append((math.nan, -1))
-            continue
-        similar = np.array(DataStructs.BulkTanimotoSimilarity(vector, training))
-        best = int(similar.argmax())
-        found.append((float(similar[best]), best))
-    return found

@@ -7,8 +7,10 @@ metrics.json, ``{split: {target: {metric: {"value", "low", "high"}}}}``.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from slicegraph.metrics import METRICS, TITLES, number
-from slicegraph.report.plots import summary_plots
+from slicegraph.report.plots import in_unit, summary_plots, uncertainty_plots
 
 Part = dict[str, Any]  # of a section: text, items, code, head and rows, pairs, plots or molecules
 
@@ -106,6 +108,71 @@ def score_parts(scores: Mapping[str, Any], noun: str) -> list[Part]:
     if any(isinstance(value, dict) and value["small"] for row in rows for value in row):
         table["after"] = "Small numbers: 95 % interval of the score, from a bootstrap."
     return [table, *([{"items": list(dict.fromkeys(reasons))}] if reasons else [])]
+
+
+def run_parts(metrics: Mapping[str, Any], unit: str) -> list[Part]:
+    """Make the table of several models: a line for each, and their mean and deviation."""
+    groups, runs = metrics["groups"], metrics["runs"]
+    joined = len(groups) > 1 and len(runs) > len(groups)
+    parts: list[Part] = []
+    for lines, title in ((groups, "Splits"), (runs, "Models")):
+        if lines is groups and not joined:
+            continue
+        named = (
+            ["test", "valid", "forest"] if any(x.get("forest") is not None for x in lines) else []
+        )
+        named = named or ["test", "valid"]
+        more = ["best epoch", "epochs", "seconds"] if lines is runs else ["models"]
+        rows: list[list[Any]] = []
+        for line in lines:
+            best = line.get("best_epoch")
+            facts = {"best epoch": None if best is None else best + 1, "epochs": line.get("epochs")}
+            facts |= {"seconds": line.get("train_seconds"), "models": line.get("models")}
+            rows.append([line["name"], *map(line.get, named), *map(facts.get, more)])
+        for what, measure in (("mean", np.mean), ("deviation", lambda x: np.std(x, ddof=1))):
+            columns = [[line[n] for line in lines if line.get(n) is not None] for n in named]
+            means = [float(measure(own)) if len(own) > 1 else None for own in columns]
+            rows.append([what, *means, *[None] * len(more)])
+        titles = {"test": f"test {metrics['metric']}", "valid": f"valid {metrics['metric']}"}
+        head = [titles.get(n, f"{n}, test {metrics['metric']}") for n in named]
+        table: Part = {"head": ["", *head, *more], "rows": rows, "names": 1}
+        parts.append(table | ({"title": title} if joined else {}))
+    notes = [f"The design is {metrics['design']}."]
+    if len(groups) == 1:
+        notes.append("The score at the top is that of the mean prediction of the models.")
+    else:
+        notes.append(
+            "Every split has train, valid and test rows of its own: the epoch of a model is"
+        )
+        notes.append("chosen on valid, and its score is that of test.")
+    failed = metrics.get("failed") or {}
+    items = [f"{name} failed: {reason}" for name, reason in failed.items()]
+    return [{"text": " ".join(notes)}, *parts, *([{"items": items}] if items else [])]
+
+
+def uncertainty_parts(found: Mapping[str, Any], unit: str, several: bool) -> list[Part]:
+    """Show how often intervals and sets have the true label, and what probabilities mean."""
+    parts: list[Part] = []
+    source = "the test split; the intervals are fitted to valid"
+    if several:
+        source = "each split, by the models of that split; intervals are fitted to the other splits"
+    parts.append({"text": f"Measured on the held-out molecules of {source}."})
+    rows = []
+    for name, facts in list(found.items())[:MOST_TARGETS]:
+        each = zip(facts["levels"], facts["coverage"], facts["size"], strict=True)
+        rows += [
+            [name, f"{level:.0%}", None if own is None else f"{own:.1%}", size]
+            for level, own, size in each
+        ]
+    classes = any("reliability" in facts for facts in found.values())
+    size = "mean number of classes" if classes else in_unit("mean width", unit)
+    table: Part = {"head": ["target", "asked for", "covered", size], "rows": rows, "names": 2}
+    parts.append(table | ({"folded": f"{len(rows)} levels"} if len(rows) > MOST_ROWS else {}))
+    for place, (name, facts) in enumerate(list(found.items())[:MOST_TARGETS], start=1):
+        prefix = f"{place}-" if len(found) > 1 else ""
+        plots = list(uncertainty_plots(facts, unit, f"{prefix}sure-"))
+        parts.append({"plots": plots} | ({"title": name} if len(found) > 1 else {}))
+    return parts
 
 
 def _reasons(entry: Mapping[str, Any], metrics: list[str]) -> dict[str, list[str]]:

@@ -22,8 +22,10 @@ from slicegraph.report.data import (
     Part,
     data_parts,
     interval_of,
+    run_parts,
     score_parts,
     title_of,
+    uncertainty_parts,
 )
 from slicegraph.report.plots import DARK, LIGHT, in_unit, render
 from slicegraph.report.read import Contributions, RunRecord, TargetPredictions, read_run
@@ -173,7 +175,14 @@ def report_page(run: RunRecord) -> Page:
     values = _target_scores(run, split)
     if result is not None:
         what, value = f"{split} {run.metric}", number(result)
+        if (std := run.number(f"{split}_std")) is not None:
+            value = f"{value} ± {number(std)}"
         title = f"{what} {', '.join(map(' '.join, values)) or number(result, run.unit)}"
+    several = run.metrics if run.lines else {}
+    groups = several.get("groups")
+    folds = isinstance(groups, list) and len(groups) > 1
+    data = f"Data ({run.lines[0].get('name')})" if folds else "Data"
+    sure = run.metrics.get("uncertainty")
     learning = list(plots.learning_plots(run))
     no_curve = {"text": "The log has no epoch with a loss or a metric."}
     versions = run.metrics.get("versions")
@@ -185,15 +194,17 @@ def report_page(run: RunRecord) -> Page:
         what=what,
         value=value,
         unit=run.unit if what else "",
-        remark=_interval(run, split) + _baseline(run),
+        remark=_interval(run, split) + _baseline(run) + _forest(run),
         values=values,
         banners=_banners(run),
         hints=[sentence(stopped)] if stopped else [],
         facts=_facts(run),
         sections=[
-            ("Data", _or_problem(run, "data.json has a summary", data_parts, run.summary)),
+            ("Folds and models", _or_problem(run, _RUNS, run_parts, several, run.unit)),
+            (data, _or_problem(run, "data.json has a summary", data_parts, run.summary)),
             ("Learning", [{"plots": learning} if learning else no_curve]),
             ("Predictions", _scores(run)),
+            ("How sure it is", _or_problem(run, _SURE, uncertainty_parts, sure, run.unit, folds)),
             *_targets(run),
             ("The batch that ended the run", _bad_batch(run)),
             ("Repeat it", [command, {"pairs": versions if isinstance(versions, dict) else {}}]),
@@ -226,7 +237,9 @@ def _target_scores(run: RunRecord, split: str) -> list[tuple[str, str]]:
 
 
 def _interval(run: RunRecord, split: str) -> str:
-    """The interval of the score of a single target, as a sentence."""
+    """The interval of the score of a single target, or what a deviation is of, as a sentence."""
+    if run.number(f"{split}_std") is not None:
+        return f"Mean and standard deviation of {run.metrics.get('design')}. "
     found = run.scores.get(split)
     score = _score(run, *found.values()) if isinstance(found, dict) and len(found) == 1 else {}
     if interval := interval_of(score):
@@ -255,6 +268,20 @@ def _baseline(run: RunRecord) -> str:
     return f"For comparison: predicting {constant} has {metric} {', '.join(scores)}."
 
 
+def _forest(run: RunRecord) -> str:
+    """The score of the random forest on the same rows, as a sentence."""
+    forest = run.metrics.get("forest")
+    if not isinstance(forest, dict) or not forest:
+        return ""
+    if not isinstance(score := forest.get("test"), (int, float)):
+        reason = str(forest.get("reason") or "not known").rstrip(".")
+        return f" A random forest was not trained for comparison: {reason}."
+    std = forest.get("test_std")
+    spread = f" ± {number(std)}" if isinstance(std, (int, float)) else ""
+    value = f"{number(score)}{spread} {run.unit}".rstrip()
+    return f" A random forest on Morgan counts of the same rows has test {run.metric} {value}."
+
+
 def _score(run: RunRecord, entry: Any) -> dict[str, Any]:
     """The score of the run's metric among all scores of a target."""
     known = entry.items() if isinstance(entry, dict) else ()
@@ -262,6 +289,7 @@ def _score(run: RunRecord, entry: Any) -> dict[str, Any]:
     return found.get(run.metric) or (found.get("PR-AUC", {}) if run.metric == "AP" else {})
 
 
+_RUNS, _SURE = "metrics.json has lines of models", "metrics.json has coverage"
 _FEW = "test split has only"  # of a warning about a small split, with the number of molecules
 _STATES = {
     "running": "This run had not ended when the page was made",

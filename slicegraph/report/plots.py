@@ -128,6 +128,9 @@ def in_unit(name: str, unit: str) -> str:
 
 def learning_plots(run: RunRecord) -> Iterator[Plot]:
     """The losses and the validation metric by epoch, if the log has them."""
+    if run.logs:
+        yield from _several_curves(run)
+        return
     losses = {name: run.curve(f"{name}_loss") for name in ("train", "valid")}
     losses = {name: curve for name, curve in losses.items() if len(curve[0])}
     if losses:
@@ -143,6 +146,87 @@ def learning_plots(run: RunRecord) -> Iterator[Plot]:
             value = number(best, run.unit)
             note = f"The saved model is from epoch {run.best_epoch:g}: {value}."
         yield Plot("metric", f"Validation {run.metric} by epoch", note, draw)
+
+
+def _several_curves(run: RunRecord) -> Iterator[Plot]:
+    """The training loss and the validation metric of several models."""
+    scored = [name for name in next(iter(run.logs.values())) if name.startswith("valid_")]
+    metric = next((name for name in scored if name != "valid_loss"), "")
+    for name, title, column in (
+        ("loss", "Training loss by epoch", "train_loss"),
+        ("metric", f"Validation {run.metric} by epoch", metric),
+    ):
+        each = {own: run.curve(column, log) for own, log in run.logs.items()}
+        each = {own: curve for own, curve in each.items() if len(curve[0])}
+        if not each:
+            continue
+        last = [float(values[-1]) for _, values in each.values()]
+        ends = f"{number(min(last))} to {number(max(last))}"
+        axis = in_unit(f"valid {run.metric}", run.unit) if name == "metric" else "loss"
+
+        def draw(axes: Axes, theme: Theme, each: Any = each, axis: str = axis) -> None:
+            for place, (epochs, values) in enumerate(each.values()):
+                colour = theme.ramp(theme.first, theme.second)(place / max(len(each) - 1, 1))
+                axes.plot(epochs, values, color=colour, linewidth=1.1, alpha=0.8)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            label(axes, theme, "epoch", axis)
+
+        yield Plot(name, title, f"A line for each of {len(each)} models; the last: {ends}.", draw)
+
+
+def uncertainty_plots(facts: Mapping[str, Any], unit: str, prefix: str = "") -> Iterator[Plot]:
+    """Coverage by level, and the deviation against the error or the reliability of classes.
+
+    The facts are those of one target in metrics.json, of
+    :func:`slicegraph.predict.uncertainty.assess`.
+    """
+    pairs = zip(facts["levels"], facts["coverage"], strict=True)
+    levels, covered = np.array([(x, y) for x, y in pairs if y is not None]).reshape(-1, 2).T
+    if len(levels):
+        half = 1.96 * np.sqrt(levels * (1 - levels) / facts["n"])
+
+        def draw_coverage(axes: Axes, theme: Theme) -> None:
+            axes.fill_between(levels, levels - half, levels + half, color=theme.first, alpha=0.15)
+            axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=0.8, linestyle=_DASHED)
+            axes.plot(levels, covered, "o-", color=theme.first, linewidth=1.4, markersize=4.5)
+            axes.set(xlim=(levels[0] - 0.05, 1), ylim=(min(levels[0], *covered) - 0.05, 1.02))
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(PercentFormatter(1))
+            label(axes, theme, "asked for", "held-out labels covered")
+
+        far = np.abs(covered - levels).max()
+        note = f"Largest distance {100 * far:.1f} points; band: 95 % of samples of {facts['n']:,}."
+        yield Plot(f"{prefix}coverage", "Coverage of the intervals", note, draw_coverage)
+    if bins := facts.get("bins"):
+        deviation, errors, _ = np.array(bins, dtype=float).T
+
+        def draw_bins(axes: Axes, theme: Theme) -> None:
+            axes.plot(deviation, errors, "o-", color=theme.first, linewidth=1.2, markersize=4.5)
+            axes.set(xlim=(0, None), ylim=(0, None))
+            x = in_unit("deviation of the models", unit)
+            label(axes, theme, x, in_unit("root mean squared error", unit))
+
+        rank = facts.get("spearman")
+        note = "Ten groups of equal size, by deviation."
+        note += f" Spearman correlation with the absolute error: {rank:.2f}." if rank else ""
+        yield Plot(f"{prefix}deviation", "Error by deviation", note, draw_bins)
+    if curves := facts.get("reliability"):
+
+        def draw_reliability(axes: Axes, theme: Theme) -> None:
+            axes.plot([0, 1], [0, 1], color=theme.muted, linewidth=0.8, linestyle=_DASHED)
+            named = zip(curves, ("as trained", "calibrated"), strict=True)
+            for (points, title), colour in zip(named, (theme.second, theme.first), strict=True):
+                predicted, share, _ = np.array(points, dtype=float).T
+                axes.plot(predicted, share, "o-", color=colour, markersize=4, label=title)
+            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+            corner = {"loc": "upper left"}
+            label(axes, theme, "predicted probability", "share of the class", legend=corner)
+
+        before, after = facts["ece"]
+        note = f"Expected calibration error {before:.3f} as trained, {after:.3f} calibrated."
+        yield Plot(
+            f"{prefix}reliability", "Reliability of the probabilities", note, draw_reliability
+        )
 
 
 def _curves(curves: dict[str, Curve], name: str, best_epoch: Any) -> Draw:

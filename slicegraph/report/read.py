@@ -177,15 +177,22 @@ class RunRecord:
     contributions: Contributions = field(default_factory=dict)  # of some molecules of test
     command: str = ""
     log: pd.DataFrame = field(default_factory=pd.DataFrame)  # log.csv by epoch, from 1
+    logs: dict[str, pd.DataFrame] = field(default_factory=dict)  # of each model, if several
     predictions: dict[str, list[TargetPredictions]] = field(default_factory=dict)  # by split
     problems: list[str] = field(default_factory=list)  # files that are missing or damaged
     noun: str = "molecules"  # what the samples are, in the plural
     metric: str = "MAE"  # as the page spells it
     unit: str = ""  # of the labels
 
-    def curve(self, name: str) -> Curve:
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The line of each model of folds, repeats or an ensemble; empty for a single model."""
+        found = self.metrics.get("runs")
+        return [x for x in found if isinstance(x, dict)] if isinstance(found, list) else []
+
+    def curve(self, name: str, log: pd.DataFrame | None = None) -> Curve:
         """The finite values of a column of the log; empty if there are none."""
-        values = self.log.get(name, pd.Series(dtype=float))
+        values = (self.log if log is None else log).get(name, pd.Series(dtype=float))
         values = values[np.isfinite(values)]
         return values.index.to_numpy(), values.to_numpy()
 
@@ -265,7 +272,11 @@ def read_run(folder: str | Path) -> RunRecord:
     run.metrics = read("metrics.json", _mapping, {})
     run.data = _flat(read("data.json", _mapping, {}), kept=("splits", "summary"))
     run.command = read("command.txt", lambda path: path.read_text("utf-8").strip(), "")
-    run.log = read("log.csv", read_log, run.log)
+    if not run.lines:
+        run.log = read("log.csv", read_log, run.log)
+    for line in run.lines:
+        name = f"members/{Path(str(line.get('name'))).name}/log.csv"
+        run.logs[str(line.get("name"))] = read(name, read_log, run.log)
     run.noun = str(run.data.get("noun") or "molecules")
     run.unit = str(run.metrics.get("unit") or run.data.get("unit") or "")
     metric = str(run.metrics.get("metric") or run.data.get("metric") or "MAE")

@@ -27,7 +27,7 @@ from slicegraph.data.pool import cores
 from slicegraph.data.splits import SPLIT_NAMES
 from slicegraph.metrics import counted
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor
-from slicegraph.predict.uncertainty import Calibration, assess, assess_folds
+from slicegraph.predict.uncertainty import Calibration, assess, assess_folds, shrinkage
 from slicegraph.train import results
 from slicegraph.train.callbacks import Stopped, changed_settings
 from slicegraph.train.config import TrainConfig
@@ -558,9 +558,38 @@ def _calibration(
     if all(len(members) > 1 for members in groups):
         joined["std"] = [results.deviation(part.members) for _, part in known]
     arrays = {name: np.concatenate(own) for name, own in joined.items() if own}
+    if len(groups) > 1 and kind == "regression":
+        arrays["shrink"] = _shrink(parts)
     return results.calibration(
         kind, arrays, np.array(numbers), smiles, bits, models[0].config.num_targets
     )
+
+
+def _shrink(parts: dict[str, list[_Part | None]]) -> np.ndarray:
+    """Return the factor of `shrinkage` for each target.
+
+    The valid part of a fold is in the test part of another: neither was trained on it. Repeats have
+    such molecules, too.
+    """
+    seen: dict[int, tuple[int, np.ndarray]] = {}
+    errors, differences = list[np.ndarray](), list[np.ndarray]()
+    for split in ("test", "valid"):
+        for group, part in enumerate(parts[split]):
+            if part is None:
+                continue
+            rows = zip(part.index.tolist(), part.labels, part.values, strict=True)
+            for index, label, value in rows:
+                other, before = seen.setdefault(index, (group, value))
+                if other != group:
+                    errors.append(before - label)
+                    differences.append(before - value)
+    groups = len(parts["test"])
+    found = []
+    for target in range(len(next(iter(seen.values()))[1])):
+        pairs = [np.array([row[target] for row in own]) for own in (errors, differences)]
+        known = ~np.isnan(pairs[0])
+        found.append(shrinkage(pairs[0][known], pairs[1][known], groups))
+    return np.array(found)
 
 
 def _uncertainty(

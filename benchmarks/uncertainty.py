@@ -1,0 +1,156 @@
+"""Whether intervals cover what they promise, and whether deviations tell where errors are large.
+
+    python -m benchmarks.uncertainty --tables delaney.csv:logp --out docs/uncertainty.jsonl
+    python -m benchmarks.uncertainty --print docs/uncertainty.md --out docs/uncertainty.jsonl
+
+A fifth of the rows of each table is kept for testing: nothing is trained, chosen or calibrated on
+it. On the others five models are trained in two designs, as an ensemble on one split and as five
+folds; the first model of the ensemble is the single model. A finished design is one JSON line, and
+what is in the file already is skipped. A run that was interrupted goes on.
+"""
+
+import argparse
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+import slicegraph
+from benchmarks.json_lines import JsonLines
+from benchmarks.markdown import row, write_between_marks
+from slicegraph.data.splits import permutation
+from slicegraph.metrics import number
+from slicegraph.predict.uncertainty import LEVELS
+from slicegraph.train import TrainConfig
+from slicegraph.train.run_folder import RunFolder
+
+DESIGNS: dict[str, dict[str, Any]] = {"ensemble": {"ensemble": 5}, "folds": {"folds": 5}}
+SHARE = 0.2  # of the rows, for testing
+SHOWN = (0.8, 0.9, 0.95)
+MODELS = {"single": "one model", "ensemble": "ensemble of 5", "folds": "5 folds"}
+
+
+def divided(table: Path, folder: Path, seed: int) -> tuple[Path, Path]:
+    """Write the rows to train on and the rows to test on as two files."""
+    with table.open(encoding="utf-8", newline="") as file:
+        head, *rows = csv.reader(file)
+    order = permutation(len(rows), seed)
+    count = round(SHARE * len(rows))
+    paths = []
+    for name, chosen in (("test", order[:count]), ("train", order[count:])):
+        path = folder / f"{table.stem}-{seed}-{name}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(head)
+            writer.writerows(rows[i] for i in np.sort(chosen))
+        paths.append(path)
+    return paths[1], paths[0]
+
+
+def train(path: Path, target: str, design: str, seed: int, steps: int) -> Path:
+    """Train the models of a design, or go on with them; return the folder of the run."""
+    out = path.with_name(f"{path.stem}-{design}-{steps}")
+    if (out / "config.yaml").is_file():
+        if RunFolder(out).state != "finished":
+            slicegraph.train(resume=out)
+        return out
+    settings = DESIGNS[design] | {"targets": (target,), "max_steps": steps, "seed": seed}
+    settings |= {"allow_rejected": 0.1, "threads": 1, "jobs": 1, "out": str(out)}
+    slicegraph.train(TrainConfig(data=f"csv:{path}", **settings))
+    return out
+
+
+def tested(model: Any, test: Path, target: str) -> dict[str, Any]:
+    """Score a model on the rows that were kept for testing."""
+    with test.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    texts = [row["smiles"] for row in rows]
+    true = np.array([float(row[target]) for row in rows])
+    found = model.predict_rows(texts, near=True)
+    good = np.isfinite(found.values[:, 0])
+    error = np.abs(found.values[:, 0] - true)[good]
+    coverage, width = [], []
+    for level in LEVELS:
+        low, high = model.predict_interval(texts, level, on_error="nan")[good].T
+        coverage.append(float(((low <= true[good]) & (true[good] <= high)).mean()))
+        width.append(float((high - low).mean()))
+    line: dict[str, Any] = {"n": int(good.sum()), "mae": float(error.mean())}
+    line |= {"levels": list(LEVELS), "coverage": coverage, "width": width}
+    line["calibration_error"] = float(np.abs(np.array(coverage) - LEVELS).mean())
+    if (name := f"{target}_std") in found.more:
+        line["spearman"] = float(spearmanr(found.more[name][good], error).statistic)
+    near = found.more["nearest_train_similarity"][good]
+    line["spearman_similarity"] = float(spearmanr(-near, error).statistic)
+    outside = found.more["outside_domain"][good] == "yes"
+    line["outside"] = [int(outside.sum()), float(error[outside].mean()) if outside.any() else None]
+    line["inside"] = float(error[~outside].mean())
+    return line
+
+
+def show(lines: list[dict[str, Any]]) -> str:
+    """Return the table of the page."""
+    head = ["table", "test rows", "models", "MAE", *(f"{level:.0%}" for level in SHOWN)]
+    head += ["calibration error", "Spearman, deviation", "Spearman, similarity", "MAE inside"]
+    head += ["MAE outside (rows)"]
+    texts = [row(*head), row(*["---"] * len(head))]
+    for line in sorted(lines, key=lambda x: (x["table"], x["seed"], [*MODELS].index(x["models"]))):
+        at = dict(
+            zip(line["levels"], zip(line["coverage"], line["width"], strict=True), strict=True)
+        )
+        count, far = line["outside"]
+        cells = [line["table"], f"{line['n']:,}", MODELS[line["models"]], number(line["mae"])]
+        cells += [f"{at[level][0]:.1%} ({number(at[level][1])})" for level in SHOWN]
+        cells += [f"{line['calibration_error']:.3f}"]
+        cells += [f"{line[name]:.2f}" if name in line else "" for name in ("spearman",)]
+        cells += [f"{line['spearman_similarity']:.2f}", number(line["inside"])]
+        cells += [f"{number(far)} ({count})" if far is not None else "none"]
+        texts.append(row(*cells))
+    for name, title in MODELS.items():
+        own = [line for line in lines if line["models"] == name]
+        if not own:
+            continue
+        sizes = np.array([line["n"] for line in own])
+        covered = np.array([line["coverage"] for line in own]).T @ sizes / sizes.sum()
+        at = dict(zip(own[0]["levels"], covered, strict=True))
+        cells = ["all", f"{sizes.sum():,}", title, "", *(f"{at[level]:.1%}" for level in SHOWN)]
+        texts.append(row(*cells, *[""] * (len(head) - len(cells))))
+    return "\n".join(texts)
+
+
+def main() -> None:
+    """Train what is missing, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tables", nargs="*", default=[], metavar="FILE:TARGET:UPDATES")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--runs", type=Path, default=Path("runs/uncertainty"), help="the runs")
+    parser.add_argument("--out", type=Path, required=True, help="the JSON lines")
+    parser.add_argument("--print", type=Path, metavar="PAGE", help="write the table to a page")
+    args = parser.parse_args()
+    args.runs.mkdir(parents=True, exist_ok=True)
+    results = JsonLines(args.out)
+    for seed in args.seeds:
+        for text in args.tables:
+            file, target, steps = text.rsplit(":", 2)
+            path, test = divided(Path(file), args.runs, seed)
+            for design in DESIGNS:
+                key = {"table": Path(file).stem, "seed": seed, "updates": int(steps)}
+                if results.last(key | {"models": design}):
+                    continue
+                began = time.process_time()
+                out = train(path, target, design, seed, int(steps))
+                spent = {"cpu_seconds": round(time.process_time() - began, 1)}
+                models = {design: out}
+                if design == "ensemble":
+                    models["single"] = out / "members" / "model-1"
+                for name, place in models.items():
+                    line = tested(slicegraph.load(place), test, target)
+                    results.append(key | {"models": name} | line | spent)
+    if args.print:
+        write_between_marks(args.print, show(results.lines))
+
+
+if __name__ == "__main__":
+    main()
