@@ -12,6 +12,7 @@ PACKAGES = {
     "parquet": ("pyarrow",),
     "xlsx": ("openpyxl",),
     "serve": ("starlette", "uvicorn", "python-multipart"),
+    "tune": ("optuna",),
 }
 """The packages of each extra, as in ``setup.cfg``."""
 
