@@ -10,6 +10,8 @@ heads) and the same number of threads; the median counts, and ratios are to *tra
 - *transformers*: the Graphormer of transformers 4.57.1 in a plain loop with its own collator,
   `on_the_fly_processing`. It needs `.[peers]` and a C++ compiler; without it there are no ratios.
 
+- *compiled*, with `--compile`: the same presets by `torch.compile`. Compiling is not timed.
+
 *Data* is the share of the time of a step spent waiting for its batch.
 """
 
@@ -43,6 +45,7 @@ from slicegraph.train.module import TrainingModule
 
 BATCH = 256
 PRESETS = ("sliceformer-slim", "graphormer-slim")
+COMPILED, PEER = ", compiled", "transformers"
 
 
 class Rate(NamedTuple):
@@ -85,7 +88,11 @@ class Ours:
         everything = {"train": np.arange(len(store)), "valid": np.arange(BATCH)}
         self.dataset = MoleculeDataset("benchmark", store, everything, task, task.evaluator())
         self.config = TrainConfig(
-            preset=name, threads=threads, accelerator="cpu", precision="32-true"
+            preset=name.removesuffix(COMPILED),
+            compile=name.endswith(COMPILED),
+            threads=threads,
+            accelerator="cpu",
+            precision="32-true",
         ).resolved()
         self.module = TrainingModule(self.config)
         self.waited = 0.0
@@ -141,7 +148,7 @@ def start(name: str, folder: Path, threads: int) -> None:
     global _run
     torch.set_num_threads(threads)
     store = MoleculeStore(folder)
-    if (collator := None if name in PRESETS else peer()) is None:
+    if (collator := peer() if name == PEER else None) is None:
         _to_the_end.enter_context(freed_memory_kept())  # as in a run
         _run = Ours(name, store, threads)
     else:
@@ -157,8 +164,7 @@ def waited() -> float:
     return _run.waited / (time.perf_counter() - begun)
 
 
-def measure(store: MoleculeStore, threads: int, repeats: int) -> dict[str, Rate]:
-    names = [*PRESETS] if peer() is None else [*PRESETS, "transformers"]
+def measure(store: MoleculeStore, names: list[str], threads: int, repeats: int) -> dict[str, Rate]:
     waits: dict[str, list[float]] = {name: [] for name in names}
     with ExitStack() as stack:
         runs = {}
@@ -182,18 +188,23 @@ def main() -> None:
     add("--repeats", type=int, default=3, help="timed rounds (default: 3)")
     add("--batches", type=int, default=8, help="batches of 256 molecules per epoch (default: 8)")
     add("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    add("--presets", nargs="+", default=PRESETS, help="presets of ours (default: both slim ones)")
+    add("--compile", action="store_true", help="also time the presets compiled")
     arguments = parser.parse_args()
+    names = [*arguments.presets]
+    names += [name + COMPILED for name in names if arguments.compile]
+    names += [PEER] if peer() is not None else []
     with tempfile.TemporaryDirectory() as folder:
         store = make_store(Path(folder), SMILES, BATCH * arguments.batches)
-        rates = measure(store, arguments.threads, arguments.repeats)
+        rates = measure(store, names, arguments.threads, arguments.repeats)
     print(
         f"{len(store)} molecules, mean {store.num_atoms.mean():.1f} atoms, batches of {BATCH}, "
         f"{arguments.threads} threads: molecules a second, and the share of data loading"
     )
-    theirs = rates.get("transformers")
+    theirs = rates.get(PEER)
     for name, rate in rates.items():
         ratio = f"{rate.molecules_per_second / theirs.molecules_per_second:6.1f}x" if theirs else ""
-        print(f"  {name:18} {rate.molecules_per_second:9,.0f} {ratio}  data {rate.data_share:6.1%}")
+        print(f"  {name:26} {rate.molecules_per_second:9,.0f} {ratio}  data {rate.data_share:6.1%}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ PACKAGES = {
     "train": ("lightning", "matplotlib", "jinja2", "pyyaml"),
     "parquet": ("pyarrow",),
     "xlsx": ("openpyxl",),
+    "tune": ("optuna",),
 }
 """The packages of each extra, as in ``setup.cfg``."""
 

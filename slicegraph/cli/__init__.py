@@ -29,6 +29,7 @@ COMMANDS = {
     "check": "check a table before training, and show what is in it",
     "pretrain": "pre-train an encoder on molecules without labels",
     "train": "train a model and evaluate it",
+    "tune": "search for better settings of a training",
     "evaluate": "score a model on a split of a data set",
     "predict": "predict for SMILES, or for the molecules in a file",
     "explain": "show what each atom contributes to a prediction",

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add = parser.add_argument
     add("file", metavar="FILE", help="molecules: any file that `slicegraph predict` reads")
-    add("--out", required=True, metavar="FILE", help=f"a {', '.join(WRITERS)} to write")
+    add("--out", required=True, metavar="FILE", help="a .csv, .parquet or .npz to write")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
     add("--force", action="store_true", help="replace the file if it exists")
     add("--workers", type=int, default=1, metavar="N", help="processes that read SMILES (1)")

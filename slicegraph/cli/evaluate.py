@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--split",
-        help="split of the run to score, or all (default: valid; for a file test, for another "
-        "than that of the run all molecules that it was not trained on)",
+        help="split of the run to score, or all (default: valid; for csv:PATH test, or all "
+        "molecules that the run has not seen if it was trained on another file)",
     )
     add("--root", help="folder of the data sets (default: that of the run)")
     add("--out", metavar="FILE", help="a .csv to write, one row for each molecule")

@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", metavar="DIR", help="folder of corpus and descriptors (default: DIR/data)")
     add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
     add("--exclude", nargs="+", default=[], metavar="FILE", help="files of molecules to leave out")
-    add("--limit", type=int, metavar="N", help="most training molecules (default: all)")
+    add(
+        "--limit", type=int, metavar="N", help="largest number of training molecules (default: all)"
+    )
     add("--licence", default="", metavar="TEXT", help="licence of the sources, for the model card")
     add("--workers", type=int, metavar="N", help="processes (default: one a core, at most 8)")
     add("--device", default="cpu", help="cpu, cuda, ... (%(default)s)")

@@ -5,6 +5,7 @@ keep these on one side.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -12,7 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from rdkit import Chem, rdBase
+from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import rdFingerprintGenerator
 from rdkit.Chem.MolStandardize import rdMolStandardize
 from rdkit.Chem.Scaffolds import MurckoScaffold
@@ -245,6 +246,22 @@ def morgan_counts(texts: Iterable[str]) -> np.ndarray:
     with rdBase.BlockLogs():
         rows = [get(mol) if mol else np.zeros(1024) for mol in map(Chem.MolFromSmiles, texts)]
     return np.array(rows, dtype=np.float32).reshape(-1, 1024)
+
+
+def nearest(vectors: Sequence[Any], training: Sequence[Any]) -> list[tuple[float, int]]:
+    """Return the largest Tanimoto similarity of each fingerprint, and which one has it.
+
+    NaN and -1 if there is no fingerprint, or none to compare with.
+    """
+    found = []
+    for vector in vectors:
+        if vector is None or not len(training):
+            found.append((math.nan, -1))
+            continue
+        similar = np.array(DataStructs.BulkTanimotoSimilarity(vector, training))
+        best = int(similar.argmax())
+        found.append((float(similar[best]), best))
+    return found
 
 
 def clusters(texts: Sequence[str]) -> np.ndarray:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from rdkit import Chem, DataStructs, rdBase
+from rdkit import Chem, rdBase
 
-from slicegraph.data.molecules import MANY_ATOMS, fingerprints, remarks
+from slicegraph.data.molecules import MANY_ATOMS, fingerprints, nearest, remarks
 from slicegraph.data.splits import permutation
 from slicegraph.data.store import REJECTED
 from slicegraph.metrics import counted
@@ -172,11 +172,11 @@ def similarity(
     known = drawn(train, MOST_NEIGHBOURS) if queries else []
     if not known:
         return None
-    nearest = np.array([max(DataStructs.BulkTanimotoSimilarity(f, known)) for f in queries])
+    similar = np.array([best for best, _ in nearest(queries, known)])
     return {
-        "median": round(float(np.median(nearest)), 4),
-        "share_below_0.4": round(float((nearest < SIMILAR).mean()), 4),
-        "histogram": np.histogram(nearest, 20, (0, 1))[0].tolist(),
+        "median": round(float(np.median(similar)), 4),
+        "share_below_0.4": round(float((similar < SIMILAR).mean()), 4),
+        "histogram": np.histogram(similar, 20, (0, 1))[0].tolist(),
         "test": len(queries),
         "train": len(known),
     }

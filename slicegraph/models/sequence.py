@@ -221,7 +221,8 @@ class SequenceSliceformer(Model, config=SequenceSliceformerConfig, preset=sequen
         expected: list[str | int] = ["B", "N"] if c.towers == 1 else ["B", 2, "N"]
         expected += [] if c.in_channels is None else [c.in_channels]
         fits = x.is_floating_point() != (c.in_channels is None) and x.dim() == len(expected)
-        if not fits or any(a not in ("B", "N", b) for a, b in zip(expected, x.shape, strict=True)):
+        sizes = zip(expected, x.shape, strict=True)
+        if not fits or any(not isinstance(a, str) and a != b for a, b in sizes):
             kind = "tokens" if c.in_channels is None else "floating-point numbers"
             raise ValueError(
                 f"SequenceSliceformer: x of shape {list(x.shape)} and type {x.dtype}, expected "

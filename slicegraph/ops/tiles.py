@@ -375,63 +375,80 @@ def mix_gradient_tile(
     ranks: tl.tensor, quantiles: tl.tensor, lengths: tl.tensor, seed: tl.tensor,
     grad_values: tl.tensor, grad_bias: tl.tensor, grad_weight: tl.tensor,
     rows: tl.tensor, dropped: tl.tensor, scale: tl.tensor,
-    HEADS: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr, BLOCK_D: tl.constexpr,
-    SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr, TF32: tl.constexpr
+    HEADS: tl.constexpr, WIDTH: tl.constexpr, LOG: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_D: tl.constexpr, SORT: tl.constexpr, QUANTILES: tl.constexpr, SOFTMAX: tl.constexpr,
+    TF32: tl.constexpr
 ) -> None:  # fmt: skip
     """The gradients of `mix_tile`: the weights are computed again, and the gradient of the bias is
-    that of this layer plus `added`, the one of the layers after it. `grad_weight` is per set."""
+    that of this layer plus `added`, the one of the layers after it. `grad_weight` is per set.
+
+    It goes through the pairs by blocks of rows: those of a large set need too many registers.
+    """
     C: tl.constexpr = HEADS * WIDTH
+    ONE_BLOCK: tl.constexpr = BLOCK_R == 1 << LOG
     row_type: tl.constexpr = values.dtype.element_ty
     head, which = tl.program_id(0) % HEADS, (tl.program_id(0) // HEADS).to(tl.int64)
     length = tl.load(lengths + which).to(tl.int32)
-    row, column = tl.arange(0, 1 << LOG)[:, None], tl.arange(0, 1 << LOG)[None, :]
+    every, column = tl.arange(0, 1 << LOG)[:, None], tl.arange(0, 1 << LOG)[None, :]
     local = tl.arange(0, BLOCK_D)[None, :]
     channel, used = head * WIDTH + local, local < WIDTH
-    first = which * rows * C
-    real = (row < length) & used
-    offset = row * C + channel
+    first, start = which * rows * C, (which * HEADS + head) * rows * rows
+    whole, real = every * C + channel, (every < length) & used
 
-    if SORT:
-        rank = tl.load(ranks + first + offset, mask=real, other=0).to(tl.int32)
-        grad = tl.load(grad_out + first + rank * C + channel, mask=real, other=0.0)
-    else:
-        grad = tl.load(grad_out + first + offset, mask=real, other=0.0)
     if QUANTILES > 0:
-        rank = tl.load(ranks + first + offset, mask=real, other=0).to(tl.int32)
-        total = tl.sum(grad.to(tl.float32), 0)[None, :]
-        mixed = grad.to(tl.float32)
+        of_all = tl.load(grad_out + first + whole, mask=real, other=0.0)
+        total = tl.sum(of_all.to(tl.float32), 0)[None, :]
         for step in tl.static_range(QUANTILES):
-            below, above, share = _quantile(length, step, QUANTILES)
-            at = step * C + channel
-            of_quantile = total * tl.load(weight + at, mask=used, other=0.0).to(tl.float32)
-            mixed += tl.where(rank == below, (1.0 - share) * of_quantile, 0.0)
-            mixed += tl.where(rank == above, share * of_quantile, 0.0)
-            here = which * QUANTILES * C + at
+            here = which * QUANTILES * C + step * C + channel
             value = tl.load(quantiles + here, mask=used, other=0.0).to(tl.float32)
             tl.store(grad_weight + here, value * total, mask=used)
-        grad = tl.where(real, mixed, 0.0).to(row_type)
-
-    start, place = (which * HEADS + head) * rows * rows, row * rows + column
-    pair = (row < length) & (column < length)
-    scores = tl.load(bias + start + place, mask=pair, other=float("-inf") if SOFTMAX else 0.0)
-    weights = _pair_weights(scores, SOFTMAX)
-    kept = weights
-    if seed is not None:
+    if seed is not None:  # noqa: SIM102, as Triton decides each of them when it compiles
         if seed.dtype.is_ptr():
             seed = tl.load(seed)
-        factors = _keep_factors(start, place, seed, dropped, scale)
-        kept = weights * factors
-    of_values = _product(tl.trans(kept.to(row_type)), grad, TF32).to(row_type)
-    tl.store(grad_values + first + offset, of_values, mask=(row < rows) & used)
-    if grad_bias is not None:
-        x = tl.load(values + first + offset, mask=real, other=0.0)
-        of_pairs = _product(grad, tl.trans(x), TF32)
+
+    of_values = tl.zeros([1 << LOG, BLOCK_D], dtype=tl.float32)
+    for begin in tl.range(0, 1 << LOG, BLOCK_R, num_stages=1):
+        row = begin + tl.arange(0, BLOCK_R)[:, None]
+        offset, known = row * C + channel, (row < length) & used
+        if SORT:
+            rank = tl.load(ranks + first + offset, mask=known, other=0).to(tl.int32)
+            grad = tl.load(grad_out + first + rank * C + channel, mask=known, other=0.0)
+        else:
+            grad = tl.load(grad_out + first + offset, mask=known, other=0.0)
+        if QUANTILES > 0:
+            rank = tl.load(ranks + first + offset, mask=known, other=0).to(tl.int32)
+            mixed = grad.to(tl.float32)
+            for step in tl.static_range(QUANTILES):
+                below, above, share = _quantile(length, step, QUANTILES)
+                factor = tl.load(weight + step * C + channel, mask=used, other=0.0)
+                of_quantile = total * factor.to(tl.float32)
+                mixed += tl.where(rank == below, (1.0 - share) * of_quantile, 0.0)
+                mixed += tl.where(rank == above, share * of_quantile, 0.0)
+            grad = tl.where(known, mixed, 0.0).to(row_type)
+
+        place, pair = row * rows + column, (row < length) & (column < length)
+        scores = tl.load(bias + start + place, mask=pair, other=float("-inf") if SOFTMAX else 0.0)
+        weights = _pair_weights(scores, SOFTMAX)
+        kept = weights
         if seed is not None:
-            of_pairs *= factors
-        if SOFTMAX:
-            of_pairs = weights * (of_pairs - tl.sum(weights * of_pairs, 1)[:, None])
-        of_pairs = tl.where(pair, of_pairs, 0.0)
-        inside = (row < rows) & (column < rows)
-        if added is not None:
-            of_pairs += tl.load(added + start + place, mask=inside, other=0.0).to(tl.float32)
-        tl.store(grad_bias + start + place, of_pairs.to(grad_bias.dtype.element_ty), mask=inside)
+            factors = _keep_factors(start, place, seed, dropped, scale)
+            kept = weights * factors
+        of_values += _product(tl.trans(kept.to(row_type)), grad, TF32)
+        if ONE_BLOCK:  # here, as the registers are needed below
+            there = grad_values + first + whole
+            tl.store(there, of_values.to(row_type), mask=(every < rows) & used)
+        if grad_bias is not None:
+            x = tl.load(values + first + whole, mask=real, other=0.0)
+            of_pairs = _product(grad, tl.trans(x), TF32)
+            if seed is not None:
+                of_pairs *= factors
+            if SOFTMAX:
+                of_pairs = weights * (of_pairs - tl.sum(weights * of_pairs, 1)[:, None])
+            of_pairs = tl.where(pair, of_pairs, 0.0)
+            inside = (row < rows) & (column < rows)
+            if added is not None:
+                of_pairs += tl.load(added + start + place, mask=inside, other=0.0).to(tl.float32)
+            there = grad_bias + start + place
+            tl.store(there, of_pairs.to(grad_bias.dtype.element_ty), mask=inside)
+    if not ONE_BLOCK:
+        tl.store(grad_values + first + whole, of_values.to(row_type), mask=(every < rows) & used)

@@ -237,6 +237,12 @@ def mix_shape(rows: int, width: int) -> tuple[int, int, int]:
     return log, max(16, triton.next_power_of_2(width)), {4: 1, 5: 2, 6: 4, 7: 16}[log]
 
 
+def gradient_shape(log: int, warps: int) -> dict[str, int]:
+    """The rows of pairs that the gradient of a mix has at a time, and its warps: it has three
+    tensors of the pairs, and all pairs of more than 32 rows would take all registers."""
+    return {"BLOCK_R": 1 << log if log <= 5 else 16, "num_warps": min(8, warps)}
+
+
 def _dropping(p: float) -> dict[str, Any]:
     dropped, scale = reference.dropping(p)
     return {"dropped": dropped - (dropped >> 31 << 32), "scale": scale}  # signed, of 32 bits
@@ -375,7 +381,7 @@ def dense_mix_backward(
         **{"grad_values": grad_values, "grad_bias": grad_bias if with_bias else None},
         **{"grad_weight": of_sets, "SORT": sort, "SOFTMAX": softmax},
         QUANTILES=0 if weight is None else weight.shape[0],
-        **options,
+        **options | gradient_shape(options["LOG"], options["num_warps"]),
     )
     if weight is None or of_sets is None:
         return grad_values, grad_bias, nothing

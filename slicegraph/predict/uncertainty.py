@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rdkit import DataStructs
 
-from slicegraph.data.molecules import fingerprints
+from slicegraph.data.molecules import fingerprints, nearest
 from slicegraph.files import write_atomically
 
 CALIBRATION_FILE = "calibration.npz"
@@ -538,19 +538,3 @@ def packed(vectors: Sequence[Any]) -> np.ndarray:
     empty = bytes(_BYTES)
     rows = [empty if one is None else DataStructs.BitVectToBinaryText(one) for one in vectors]
     return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, _BYTES)
-
-
-def nearest(vectors: Sequence[Any], training: Sequence[Any]) -> list[tuple[float, int]]:
-    """Return the largest Tanimoto similarity of each fingerprint, and which one has it.
-
-    NaN and -1 if there is no fingerprint, or none to compare with.
-    """
-    found = []
-    for vector in vectors:
-        if vector is None or not len(training):
-            found.append((math.nan, -1))
-            continue
-        similar = np.array(DataStructs.BulkTanimotoSimilarity(vector, training))
-        best = int(similar.argmax())
-        found.append((float(similar[best]), best))
-    return found

@@ -96,17 +96,15 @@ class TrainConfig:
     )
     split_seed: int | None = _data("csv: seed of the split (default: 0)", ">= 0")
     folds: int | None = _data(
-        "csv: folds, each is test once; trains a model for each and keeps all (default: none)",
+        "csv: number of folds; each is the test split of a model of its own (default: none)",
         ">= 2",
     )
-    fold: int | None = _data(
-        "csv: train this one of the folds alone, from 1 (default: all)", ">= 1"
-    )
+    fold: int | None = _data("csv: the only fold to train, from 1 (default: all)", ">= 1")
     repeats: int | None = _data(
-        "csv: times that the folds, or the split, are drawn with a new seed (default: 1)", ">= 1"
+        "csv: how many times to draw the folds, or the split, with a new seed (default: 1)", ">= 1"
     )
     ensemble: int | None = _data(
-        "models of each split, with other seeds; predictions are their mean (default: 1)", ">= 1"
+        "number of models of each split, whose mean is the prediction (default: 1)", ">= 1"
     )
     standardize: tuple[str, ...] | None = _data(
         "csv: steps of hydrogens,fragment,charge,tautomer, or all (default: none)"
@@ -123,7 +121,8 @@ class TrainConfig:
         "csv: share of unusable rows that does not stop the run (default: 0.05)", "[0, 1]"
     )
     features: tuple[str, ...] | None = _data(
-        "numbers that the head reads, too: csv: columns such as pH; and rdkit, morgan, computed"
+        "rdkit or morgan, computed numbers that the head reads too; csv: rdkit, morgan and columns "
+        "such as pH, which the head reads too (default: none)"
     )
     weight_column: str | None = _data(
         "csv: column of the weight of each row in the training loss (default: none)"
@@ -180,7 +179,9 @@ class TrainConfig:
 
     out: str | None = _run("folder of the run (default: runs/DATE-DATA-PRESET)")
     checkpoint_minutes: float = _run("minutes between checkpoints", "> 0", 15.0)
-    checkpoint_steps: int | None = _run("updates between them (default: by time only)", ">= 1")
+    checkpoint_steps: int | None = _run(
+        "updates between checkpoints (default: by time only)", ">= 1"
+    )
     logger: str = _run("{}", ("csv", "tensorboard", "wandb"), "csv")
     accelerator: str = _machine("{}", ("cpu", "gpu", "cuda", "mps", "tpu", "auto"), "auto")
     devices: str = _machine("devices on each machine, or auto", default="auto")

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slicegraph import __version__
-from slicegraph.data.molecules import fingerprints, morgan_counts
+from slicegraph.data.molecules import fingerprints, morgan_counts, nearest
 from slicegraph.metrics import TITLES, all_metrics, counted, number
 from slicegraph.models.base import card_text, versions
 from slicegraph.predict.explain import atom_rows, explain_rows
-from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, nearest, packed
+from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, packed
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning

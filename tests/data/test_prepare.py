@@ -343,12 +343,6 @@ def test_a_stranger_in_our_parts_is_refused_and_left_alone(source, interrupted):
     assert (interrupted / "parts" / "thesis.txt").read_text() == "mine"
 
 
-def test_unfinished_parts_of_the_first_format_are_discarded_by_a_restart(source, interrupted):
-    (interrupted / "parts" / "00000000.part").write_bytes(b"of an earlier version")
-    prepare(source, interrupted, restart=True, **CHUNK)
-    assert not (interrupted / "parts").exists()
-
-
 def test_a_folder_that_is_a_file_is_refused(source, tmp_path):
     (tmp_path / "store").write_text("mine")
     with pytest.raises(StoreError, match="is a file, expected a folder"):

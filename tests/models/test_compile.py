@@ -169,12 +169,14 @@ def test_a_graph_model_is_one_graph(kind):
     assert_one_graph(model, [(encoded(sizes),) for sizes in BATCHES])
 
 
-@pytest.mark.parametrize("mixer", ["sort", "slice", "qkv"])
-def test_a_sequence_model_is_one_graph(mixer):
-    model, batches = sequence_model(mixer, readout="cls", num_layers=1).double(), []
+@pytest.mark.parametrize(("mixer", "towers"), [("sort", 1), ("slice", 1), ("qkv", 1), ("sort", 2)])
+def test_a_sequence_model_is_one_graph(mixer, towers):
+    model = sequence_model(mixer, readout="cls", num_layers=1, towers=towers).double()
+    batches = []
     for sets, rows in SHAPES:
-        x = torch.randint(1, 16, (sets, rows))
-        batches.append((x, torch.arange(rows) < torch.randint(1, rows, (sets, 1))))
+        pairs = (sets,) if towers == 1 else (sets, 2)
+        x = torch.randint(1, 16, (*pairs, rows))
+        batches.append((x, torch.arange(rows) < torch.randint(1, rows, (*pairs, 1))))
     assert_one_graph(model, batches)
 
 

@@ -9,6 +9,7 @@ from models.small_graphs import disconnected_graph, random_graph
 from support.traced_models import image_model, images, sequence_model, tokens
 from support.waits import waits_on_gpu
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Batch, Data
 
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
@@ -101,6 +102,37 @@ def test_the_encoder_is_dense_and_keeps_one_type_in_bfloat16():
     found = {name: (shape, dtype) for name, shape, dtype in seen}
     assert found["QuantileContext"] == ((5, 9, 8), torch.bfloat16)
     assert found["Mixer"] == ((5, 9, 8), torch.bfloat16)
+
+
+class Operators(TorchDispatchMode):
+    """The names of the operators that are called, and the casts of float32 to bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.casts: list[torch.Size] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.names.add(func._schema.name)
+        if func is torch.ops.aten._to_copy.default and out.dtype == torch.bfloat16:
+            self.casts.append(args[0].shape)
+        return out
+
+
+def test_the_backward_pass_casts_no_weight_again_and_recomputes_nothing():
+    model = graph_model(**KINDS["sort_attn"], recompute="mix", attention_dropout=0.1)
+    weights = {p.shape for p in model.parameters() if p.dim() == 2}
+    forward, backward = Operators(), Operators()
+    with as_on_gpu():
+        with forward, torch.autocast("cpu", torch.bfloat16):
+            loss = model(encoded()).float().sum()
+        with backward:
+            loss.backward()
+    assert weights & set(forward.casts)
+    assert not weights & set(backward.casts)
+    assert "slicegraph::column_sort_kernel" in forward.names
+    assert "slicegraph::column_sort_kernel" not in backward.names
 
 
 def test_a_batch_whose_largest_graph_is_wrong_is_refused():
