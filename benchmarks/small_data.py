@@ -150,9 +150,12 @@ def _ours(title: str, *words: str) -> Row:
 
 
 ROWS: dict[str, Row] = {
-    "tuned": _ours("ours, from slicegraph-chem (the default)"),
-    "scratch": _ours("ours, from scratch", "--init", "none"),
+    "scratch": _ours("ours, from scratch (the default)"),
+    "tuned": _ours("ours, from slicegraph-chem", "--init", "slicegraph-chem"),
     "ridge": _ours("ours, ridge head", "--head", "ridge"),
+    "ridge-features": _ours(
+        "ours, ridge head, descriptors and counts", "--head", "ridge", "--features", "rdkit,morgan"
+    ),
     "forest": Row(
         "random forest, ECFP counts",
         "500 trees",

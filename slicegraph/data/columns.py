@@ -619,9 +619,14 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 def quoted_names(names: Iterable[str]) -> str:
     """Write names as one argument of a shell, so that `split_names` finds them again."""
+    return shlex.quote(join_names(names))
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Write names with commas between them, so that `split_names` finds them again."""
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(names)
-    return shlex.quote(text.getvalue())
+    return text.getvalue()
 
 
 def split_names(text: str) -> tuple[str, ...]:

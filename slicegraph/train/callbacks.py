@@ -8,6 +8,7 @@ import math
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,7 @@ class LogTable(Callback):
                 bar_format=_BAR,
                 dynamic_ncols=True,
                 disable=not (self._notebook or sys.stderr.isatty()),
+                mininterval=1.0 if self._notebook else 0.1,  # a notebook keeps every state
             )
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -314,7 +316,7 @@ class LogTable(Callback):
                 score = f"loss {valid.loss:.4f}"
             line = f"epoch {number + 1:{len(str(epochs))}}/{epochs}  loss {loss:.4f}  valid {score}"
             if self._notebook:
-                self._bar.set_description_str(line, refresh=False)
+                self._bar.set_description_str(f"{line}  ", refresh=False)
                 return
             self._bar.write(f"{line}  {speed:,.0f} {dataset.noun}/s", file=sys.stdout)
             sys.stdout.flush()
@@ -487,3 +489,22 @@ class RunCheckpoint(Checkpoint):
             if epoch + 1 < module.data.epochs:
                 kept = f"epoch {self.best_epoch + 1} kept"
                 self.stopped = f"stopped: no gain for {counted(self.patience, 'epochs')}; {kept}"
+
+
+class Watch(Callback):
+    """Calls a function after each epoch, with the best value and the part of the training done.
+
+    The value is that of `RunCheckpoint`, with its sign changed if higher is better.
+    """
+
+    def __init__(self, checkpoint: RunCheckpoint, watch: Callable[[float, float], None]) -> None:
+        self.checkpoint, self.watch = checkpoint, watch
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        data, valid, best = pl_module.data, pl_module.evaluations["valid"], self.checkpoint.best
+        by_loss = self.checkpoint.by_loss
+        sign = -1 if data.dataset.evaluator.higher_is_better and not by_loss else 1
+        # Lightning calls checkpoints last: theirs is the best value of the epochs before.
+        value = sign * (valid.loss if by_loss else valid.score)
+        value = float(value if best is None else min(value, sign * best))
+        self.watch(value, min(1.0, trainer.global_step / data.total_steps))

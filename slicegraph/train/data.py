@@ -44,6 +44,7 @@ class RunData(pl.LightningDataModule):
 
     _load: Any
     _loader: Any
+    scores_test = True  # or only valid is evaluated at the end
 
     def __init__(self, config: TrainConfig, dataset: Any = None) -> None:
         super().__init__()
@@ -105,6 +106,8 @@ class RunData(pl.LightningDataModule):
         sizes = {name: len(part) for name, part in self.dataset.splits.items()}
         if self.config.trains_on_valid:  # its score would not be that of new molecules
             del sizes["valid"]
+        if not self.scores_test:
+            sizes = {name: size for name, size in sizes.items() if name == "valid"}
         most = {"train": _MOST_TRAIN, "valid": math.inf, "test": math.inf}
         return [name for name in most if 0 < sizes.get(name, 0) <= most[name]]
 

@@ -6,7 +6,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import version
@@ -37,6 +37,8 @@ def train(
     resume: str | Path | None = None,
     command: str | None = None,
     progress: bool = True,
+    test: bool = True,
+    watch: Callable[[float, float], None] | None = None,
     data: Any = None,
     target: str | Sequence[str] | None = None,
     **settings: Any,
@@ -50,6 +52,11 @@ def train(
             as without the interruption.
         command: the command that repeats the run, to be kept with it.
         progress: whether to show the progress.
+        test: whether to score train and test at the end; without it only valid is scored. A
+            finished run that is resumed with it is not trained again.
+        watch: is called after each epoch with the best value so far of what chooses the epoch
+            (lower is better) and the part of the training that is done; what it raises ends the
+            run.
         data: the name of a data set, or a table: its path, or a `pandas.DataFrame` (or a dict of
             columns), which is written to the cache. Molecules of RDKit become SMILES.
         target: the column of a table to predict, or several.
@@ -94,6 +101,7 @@ def train(
             rank_zero_only(refuse_used)(Path(config.out))
 
     data, module = domain.run_data(config), TrainingModule(config, domain)
+    data.scores_test = test
     log = callbacks.LogTable(folder, progress)
     checkpoint = callbacks.RunCheckpoint(folder, config)
     steps = [
@@ -103,6 +111,7 @@ def train(
         log,
         callbacks.StepLimit(),
         checkpoint,
+        *([callbacks.Watch(checkpoint, watch)] if watch else []),
     ]
     with (
         machine.quiet_lightning(),
@@ -258,6 +267,7 @@ def _write_results(
     if metrics["test"] is None:
         empty = "test" in dataset.splits and not len(dataset.splits["test"])
         missing = "the split is empty" if empty else "the data set has no split 'test'"
+        missing = missing if module.data.scores_test else "it was not looked at"
         metrics["test_reason"] = found.reason if found else missing
     metrics["warnings"] = results.warnings_of(dataset, test, found)
     if trainer.is_global_zero and isinstance(dataset, MoleculeDataset):
