@@ -260,14 +260,27 @@ def test_a_useful_deviation_has_a_rank_correlation_with_the_error():
     assert errors[-1] > 3 * errors[0]
 
 
-def test_folds_are_assessed_by_the_other_folds():
-    # The errors of fold 1 are ten times those of fold 0: neither is covered as asked by the other.
-    errors = np.r_[np.linspace(0, 1, 100), np.linspace(0, 10, 100)]
-    fold = np.repeat([0, 1], 100)
-    calibration = held_out(errors, np.zeros(200), group=fold, members=[0, 1])
+def test_folds_are_assessed_by_the_other_half_of_the_held_out_molecules():
+    random = np.random.default_rng(10)
+    errors, fold = random.normal(size=2000), np.arange(2000) % 4
+    calibration = held_out(errors, np.zeros(2000), group=fold, members=range(4))
+    (found,) = assess_folds(calibration)
+    assert found["n"] == 2000
+    for level, coverage in zip(found["levels"], found["coverage"], strict=True):
+        spread = math.sqrt(2 * level * (1 - level) / 2000)  # of the halves, and of what is fitted
+        assert coverage == pytest.approx(level, abs=4 * spread)
+
+
+def test_sets_of_folds_whose_models_differ_in_scale_are_assessed_as_asked():
+    random, count = np.random.default_rng(11), 2000
+    labels, fold = np.arange(count) % 2, np.arange(count) // 2 % 2
+    logits = random.normal(size=count) + 2 * labels - 1
+    chances = 1 / (1 + np.exp(-np.where(fold == 0, logits, 0.1 * logits + 3)))
+    calibration = held_out(labels, chances, kind="binary", group=fold, members=[0, 1])
     (found,) = assess_folds(calibration)
     at = dict(zip(found["levels"], found["coverage"], strict=True))
-    assert at[0.9] == pytest.approx((100 + (errors[100:] <= 0.909).sum()) / 200, abs=0.01)
+    assert at[0.8] == pytest.approx(0.8, abs=0.05)
+    assert at[0.95] == pytest.approx(0.95, abs=0.03)
 
 
 def test_reliability_has_the_shares_of_the_labels():

@@ -33,12 +33,14 @@ from slicegraph.data.cells import CENSORED, CensoredError, ColumnFormat, read_la
 from slicegraph.data.columns import AmbiguousTargets, TableProfile, choose_targets, profile_table
 from slicegraph.data.pool import PROCESS_ENDED, cores, ordered_map, run_halved
 from slicegraph.data.smiles import (
+    NOT_TEXT,
     OGB_CODES,
     FeatureCode,
     MoleculeGraph,
     SmilesError,
     inchi_to_smiles,
     is_inchi,
+    is_text,
     read_smiles,
 )
 from slicegraph.files import folder_lock, sha256_of, sync, sync_folder, write_atomically
@@ -336,9 +338,9 @@ def _read_rows(
     rejections: list[_Rejection] = []
     for number, row in rows:
         try:
-            if row.problem or not (row.text.strip() and table.is_text(row.text)):
+            if row.problem or not (row.text.strip() and is_text(row.text)):
                 blank = not row.text.strip()
-                raise ValueError(row.problem or ("no SMILES" if blank else table.NOT_TEXT))
+                raise ValueError(row.problem or ("no SMILES" if blank else NOT_TEXT))
             values = read_labels(row.labels, labels, formats)
             if values and not unlabelled and all(value != value for value in values):
                 raise ValueError("no label")

@@ -27,6 +27,8 @@ from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 Result = TypeVar("Result")
 
 MOST_ATOMS = 65_535  # atoms are numbered in 16 bits
+NOT_TEXT = "holds bytes that are not UTF-8, or NUL"  # the problem of a text that fails `is_text`
+ESCAPED = re.compile("[\udc00-\udcff]")  # how `data.table` reads such bytes
 
 _KIND = (  # what an atom is, and then how it is bound
     *(Chem.Atom.GetAtomicNum, Chem.Atom.GetFormalCharge),
@@ -464,6 +466,11 @@ def _reason(smiles: str) -> str:
 
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
+
+
+def is_text(field: str) -> bool:
+    """Return whether the field holds neither a NUL nor bytes that are not UTF-8."""
+    return field.isascii() or ESCAPED.search(field) is None
 
 
 def is_inchi(text: str) -> bool:

@@ -23,7 +23,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from slicegraph.data.smiles import SmilesError, molblock_to_smiles, read_smiles
+from slicegraph.data.smiles import ESCAPED, SmilesError, is_text, molblock_to_smiles, read_smiles
 from slicegraph.extras import needs
 
 MAX_CHARACTERS = 1 << 20  # of a line
@@ -31,11 +31,9 @@ MAX_LINES = 1000  # of a record with line breaks in quotes
 CHUNK_CHARACTERS = 4 << 20  # of the texts of a chunk: a file of long texts must not fill the memory
 FORMULAS = "formulas without saved values; open the file in Excel and save it"
 SDF_RECORDS = "the SDF records"  # where molecules in molblocks come from
-NOT_TEXT = "holds bytes that are not UTF-8, or NUL"  # the problem of a row that fails `is_text`
 
 _DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}  # the first wins a tie
 _NUL = "\udc00"  # "surrogateescape" makes U+DC80 to U+DCFF of bytes 80 to FF, so this one is free
-_ESCAPED = re.compile("[\udc00-\udcff]")
 _NOT_ASCII = re.compile("[^\0-\x7f]")
 _SAMPLE_ROWS = 1000  # that columns are guessed from
 _LAYOUT_ROWS = 200  # that the delimiter and the header are found in
@@ -153,16 +151,11 @@ def cut(table: TableSource, rows: int) -> Iterator[Chunk]:
         yield Chunk(first_row, taken, table.position)
 
 
-def is_text(field: str) -> bool:
-    """Return whether the field holds neither a NUL nor bytes that are not UTF-8."""
-    return field.isascii() or _ESCAPED.search(field) is None
-
-
 def printable(field: str) -> str:
     r"""Return the field with such bytes written as \x00 and \xff."""
     if field.isascii():
         return field
-    return _ESCAPED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", field)
+    return ESCAPED.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", field)
 
 
 class _FieldTable(TableSource):
@@ -295,7 +288,7 @@ def _encoding_of(path: Path) -> str:
                 return "utf-8-sig"  # damaged, whatever it is
             if not block.isascii():
                 text = decoder.decode(block)
-                escaped = len(_ESCAPED.findall(text))
+                escaped = len(ESCAPED.findall(text))
                 if len(_NOT_ASCII.findall(text)) > escaped:
                     return "utf-8-sig"
                 strays = strays or escaped > 0

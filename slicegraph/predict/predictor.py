@@ -16,16 +16,17 @@ from slicegraph.data.batch import collate, collate_graphs
 from slicegraph.data.descriptors import named_features, with_features
 from slicegraph.data.molecules import isotopes, isotopologue, remarks, standardize
 from slicegraph.data.smiles import (
+    NOT_TEXT,
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
     MoleculeGraph,
     SmilesError,
     inchi_to_smiles,
     is_inchi,
+    is_text,
     read_smiles,
 )
 from slicegraph.data.store import MoleculeStore
-from slicegraph.data.table import NOT_TEXT, is_text
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig
 from slicegraph.models.base import find_model, load, member_folders, save_members
 from slicegraph.nn.mixer import ENCODER_MIXERS

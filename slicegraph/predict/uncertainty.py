@@ -109,8 +109,9 @@ class Calibration:
             return None
         try:
             with np.load(path, allow_pickle=False) as file:
-                return cls(**{each.name: file[each.name] for each in fields(cls)})
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                known = [each.name for each in fields(cls) if each.name in file]
+                return cls(**{name: file[name] for name in known})
+        except (ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{path} is damaged ({error}); copy it again, or delete it") from None
 
     def write(self, folder: Path) -> None:
@@ -293,40 +294,51 @@ def assess(calibration: Calibration, labels: np.ndarray, members: np.ndarray) ->
     values, std = members.mean(1), None
     if members.shape[1] > 1:
         std = members.std(1, ddof=1)
-    return _assessments([(calibration, groups, labels, values, std)])
+    return _assessments([(calibration, calibration, groups, labels, values, std)])
 
 
 def assess_folds(calibration: Calibration) -> list[Any]:
-    """Assess the held-out molecules of each fold by what is fitted to those of the other folds.
+    """Assess each half of the held-out molecules by what is fitted to the other half.
 
-    The values are those of the models of the fold, not of all models; see `assess`.
+    The values are those of the models of a fold, not of all models; sets of classes compare a
+    molecule with those of its own fold. See `assess`.
     """
-    parts = []
-    for group in range(int(calibration.member_groups.max()) + 1):
-        own = np.flatnonzero(calibration.group == group)
-        apart = ~np.isin(calibration.index, calibration.index[own])
-        others = np.flatnonzero((calibration.group != group) & apart)
-        std = calibration.std[own] if calibration.normalised else None
-        rest = replace(
-            calibration,
-            labels=calibration.labels[others],
-            values=calibration.values[others],
-            std=calibration.std[others] if calibration.normalised else calibration.std,
-            group=np.zeros(len(others), np.int64),
-            member_groups=np.zeros(1, np.int64),
-        )
-        values = calibration.values[own]
-        groups = Groups(values[None], None if std is None else std[None])
-        parts.append((rest, groups, calibration.labels[own], values, std))
+    parts: list[_Test] = []
+    index = np.unique(calibration.index)
+    first = np.isin(calibration.index, np.random.default_rng(0).permutation(index)[::2])
+    for half in (first, ~first):
+        others = _rows_of(calibration, ~half)
+        for group in np.unique(calibration.group):
+            own = half & (calibration.group == group)
+            fitted = others
+            if not calibration.is_regression:
+                fitted = _rows_of(calibration, ~half & (calibration.group == group))
+            std = calibration.std[own] if calibration.normalised else None
+            values = calibration.values[own]
+            groups = Groups(values[None], None if std is None else std[None])
+            parts.append((fitted, others, groups, calibration.labels[own], values, std))
     return _assessments(parts)
 
 
-_Test = tuple[Calibration, Groups, np.ndarray, np.ndarray, np.ndarray | None]
+def _rows_of(calibration: Calibration, rows: np.ndarray) -> Calibration:
+    """The same with some of the held-out molecules, as one group."""
+    return replace(
+        calibration,
+        labels=calibration.labels[rows],
+        values=calibration.values[rows],
+        std=calibration.std[rows] if calibration.normalised else calibration.std,
+        group=np.zeros(int(rows.sum()), np.int64),
+        member_groups=np.zeros(1, np.int64),
+    )
+
+
+# What sets and what probabilities are fitted to; predictions, labels, values and deviations.
+_Test = tuple[Calibration, Calibration, Groups, np.ndarray, np.ndarray, np.ndarray | None]
 
 
 def _assessments(parts: list[_Test]) -> list[Any]:
     found: list[Any] = []
-    for target in range(parts[0][2].shape[1]):
+    for target in range(parts[0][3].shape[1]):
         tests = [_tested(*part, target) for part in parts]
         tests = [own for own in tests if own["true"].size]
         joined = (
@@ -340,6 +352,7 @@ def _assessments(parts: list[_Test]) -> list[Any]:
 
 def _tested(
     calibration: Calibration,
+    scaling: Calibration,
     groups: Groups,
     labels: np.ndarray,
     values: np.ndarray,
@@ -372,13 +385,14 @@ def _tested(
         found["inside"] = np.where(missing, np.nan, (low <= true) & (true <= high))
         found["size"] = high - low
         return found
+    scaling = replace(scaling, labels=scaling.labels[:, one], values=scaling.values[:, one])
     chances = own._p_values(chosen)[:, 0]
     sets = np.stack([chances > 1 - level + 1e-12 for level in LEVELS])
     classes = true.astype(int)
     found["inside"] = sets[:, np.arange(len(true)), classes].astype(float)
     found["size"] = sets.sum(-1).astype(float)
     found["chances"] = _chances(value[:, None], own.classes)[:, 0].T
-    found["calibrated"] = _chances(own.probabilities(value[:, None]), own.classes)[:, 0].T
+    found["calibrated"] = _chances(scaling.probabilities(value[:, None]), own.classes)[:, 0].T
     return found
 
 

@@ -155,7 +155,9 @@ def uncertainty_parts(found: Mapping[str, Any], unit: str, several: bool) -> lis
     parts: list[Part] = []
     source = "the test split; the intervals are fitted to valid"
     if several:
-        source = "each split, by the models of that split; intervals are fitted to the other splits"
+        source = (
+            "each split, by the models of that split, half of them by the intervals of the rest"
+        )
     parts.append({"text": f"Measured on the held-out molecules of {source}."})
     rows = []
     for name, facts in list(found.items())[:MOST_TARGETS]:

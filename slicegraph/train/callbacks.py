@@ -259,6 +259,7 @@ class LogTable(Callback):
                 bar_format=_BAR,
                 dynamic_ncols=True,
                 disable=not (self._notebook or sys.stderr.isatty()),
+                mininterval=1.0 if self._notebook else 0.1,  # a notebook keeps every state
             )
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -311,7 +312,7 @@ class LogTable(Callback):
                 score = f"loss {valid.loss:.4f}"
             line = f"epoch {number + 1:{len(str(epochs))}}/{epochs}  loss {loss:.4f}  valid {score}"
             if self._notebook:
-                self._bar.set_description_str(line, refresh=False)
+                self._bar.set_description_str(f"{line}  ", refresh=False)
                 return
             self._bar.write(f"{line}  {speed:,.0f} {dataset.noun}/s", file=sys.stdout)
             sys.stdout.flush()

@@ -34,8 +34,9 @@ from slicegraph.data.descriptors import (
 )
 from slicegraph.data.molecules import molecule_keys
 from slicegraph.data.prepare import prepare
+from slicegraph.data.smiles import is_text
 from slicegraph.data.store import META, MoleculeStore, read_meta
-from slicegraph.data.table import cut, is_text, open_table
+from slicegraph.data.table import cut, open_table
 from slicegraph.files import sha256_of, write_atomically
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.models.base import CARD_MARK, versions

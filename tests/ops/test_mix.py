@@ -93,8 +93,9 @@ def test_output_and_gradients_follow_the_formula(backend, reading):
     ("reading", "rows", "width", "dtype"),
     [
         ("sort", 40, 5, torch.float32),
-        ("quantiles", 33, 5, torch.bfloat16),
-        ("sort by channel", 17, 5, torch.float16),
+        ("quantiles", 33, 5, torch.float32),
+        ("quantiles", 17, 5, torch.bfloat16),
+        ("sort by channel", 33, 5, torch.float16),
         ("none", 70, 3, torch.bfloat16),
     ],
 )

@@ -92,6 +92,18 @@ def test_a_library_with_another_layout_is_not_used(tmp_path, monkeypatch) -> Non
     assert "were not built" in cpu.load(tmp_path / "missing.so")[1]
 
 
+@needs_kernels
+def test_an_operator_that_is_newer_than_the_library_runs_on_the_reference(monkeypatch) -> None:
+    newer = cpu._Kernel("newer", "@1q", "x:int64")
+    monkeypatch.setattr(cpu, "_KERNELS", (*cpu._KERNELS, newer))
+    monkeypatch.setattr(cpu, "DTYPES", cpu.DTYPES | {"newer": (torch.int64,)})
+    library, reason = cpu.load(Path(cpu.__file__).with_name("_kernels.so"))
+    assert library is not None
+    assert reason is None
+    assert "newer" not in cpu.DTYPES
+    assert "pair_mix" in cpu.DTYPES
+
+
 # One process imports torch and PyG and forks; a child removes one name, as another version of
 # torch might.
 WITHOUT_PRIVATE_NAME = """
