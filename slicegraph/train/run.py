@@ -278,10 +278,13 @@ def _write_results(
     if trainer.is_global_zero:
         module.model.save(folder.path / "model")
         if isinstance(dataset, MoleculeDataset):
-            held = results.calibration_of(dataset, evaluations.get("valid"))
+            measured: Any = [evaluations.get("valid"), found]
+            if module.config.log_target:
+                measured = list(map(results.in_logarithms, measured))
+            held = results.calibration_of(dataset, measured[0])
             if held is not None:
                 held.write(folder.path / "model")
-            metrics["uncertainty"] = results.uncertainty_of(dataset, held, found)
+            metrics["uncertainty"] = results.uncertainty_of(dataset, held, measured[1])
         record = results.training_record(dataset, module.config, metrics)
         config = json.loads((folder.path / "model/config.json").read_text("utf-8"))
         folder.write("model/config.json", {**config, "training": record})
