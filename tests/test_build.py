@@ -156,7 +156,9 @@ def test_the_wheel_has_every_module_and_nothing_else(project):
         f"slicegraph/models/slicegraph-chem/{name}"
         for name in ("config.json", "model.safetensors", "README.md")
     }
-    assert found - expected == {"slicegraph/py.typed", template, *data, *weights}
+    served = {"serve.html", "serve.js", "openchemlib.js", "openchemlib.LICENSE"}
+    served = {f"slicegraph/cli/{name}" for name in served}
+    assert found - expected == {"slicegraph/py.typed", template, *data, *weights, *served}
 
 
 def test_the_source_distribution_has_the_kernels_and_the_data_sets(project):
