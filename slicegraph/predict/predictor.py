@@ -168,10 +168,15 @@ class MoleculePredictor(GraphSliceformer):
             model.train(mode)
         return super().train(mode)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model, or all models of the ensemble, with its calibration."""
+    def save(self, folder: str | Path, half: bool = False) -> None:
+        """Write the model, or all models of the ensemble, with its calibration.
+
+        Args:
+            folder: the folder to write to.
+            half: whether a single model is written in half precision.
+        """
         if not self.others:
-            super().save(folder)
+            super().save(folder, half)
         else:
             save_members(Path(folder), [self.first(), *self.others])
         if self.calibration is not None:

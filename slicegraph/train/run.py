@@ -236,7 +236,7 @@ def _write_results(
     chosen_by = f"valid {dataset.evaluator.name}"
     if checkpoint.by_loss:
         chosen_by = "valid loss" + " of the standardised targets" * module.config.standardise
-    if module.config.trains_on_valid:
+    if module.config.trains_on_valid or module.config.keep == "last":
         chosen_by = "the end of the training"
     if checkpoint.kept:
         epochs = ", ".join(str(epoch + 1) for epoch in checkpoint.epochs)
