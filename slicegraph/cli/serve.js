@@ -392,6 +392,25 @@ function fit(afresh) {
   render();
 }
 
+/** The atoms of the smallest ring of a bond: the shortest other way between its ends. */
+function ringOf(bond) {
+  const seen = new Set([bond.begin]);
+  for (let paths = [[bond.begin]]; paths.length; ) {
+    const longer = [];
+    for (const path of paths) {
+      const last = path[path.length - 1];
+      for (const one of bondsOf(last).filter((other) => other !== bond)) {
+        const next = one.begin === last ? one.end : one.begin;
+        if (next === bond.end) return [...path, next];
+        if (!seen.has(next)) longer.push([...path, next]);
+        seen.add(next);
+      }
+    }
+    paths = longer;
+  }
+  return [];
+}
+
 function lines(a, b, order, side = 0) {
   const [x, y] = [(b.y - a.y) / distance(a, b), (a.x - b.x) / distance(a, b)];
   const shifts = order === 1 ? [0] : order === 3 ? [-5, 0, 5] : side ? [0, 5 * side] : [-2.5, 2.5];
@@ -408,8 +427,7 @@ function render() {
   for (const bond of drawing.bonds) {
     const [a, b] = [drawing.atoms[bond.begin], drawing.atoms[bond.end]];
     const across = (p) => Math.sign(Math.round((b.y - a.y) * (p.x - a.x) - (b.x - a.x) * (p.y - a.y)));
-    const [one, two] = [neighbours(bond.begin), neighbours(bond.end)].map((all) => all.reduce((sum, p) => sum + across(p), 0));
-    const side = bondsOf(bond.begin).length > 1 && bondsOf(bond.end).length > 1 ? Math.sign(one + two) : 0;
+    const side = Math.sign((bond.order === 2 ? ringOf(bond) : []).reduce((sum, n) => sum + across(drawing.atoms[n]), 0));
     content.push(...lines(a, b, bond.order, side));
   }
   if (isDrag()) content.push(shape("g", { class: "new" }, ...lines(drawing.atoms[drag.from], target(), tool.order || 1)));
