@@ -217,7 +217,7 @@ def _means(
         if len(rows) < 2:
             continue
         ace = [name for name in sets if name not in OGB]
-        lines += [f"Over the {len(sets)} sets that all rows of this table have:", ""]
+        lines += [f"Over the sets that all these rows have ({len(sets)}):", ""]
         lines += [table_row("row", "mean rank", f"mean RMSE, {len(ace)} of MoleculeACE", "CPU s")]
         lines += [table_row("---", "---:", "---:", "---:")]
         for row in rows:
