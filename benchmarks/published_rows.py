@@ -194,11 +194,16 @@ _LONG_SORT_STUDY: dict[str, Row] = {  # the feed-forward parts make up for the p
     "qkv": _peptides(mixer="qkv", ffn_channels=152),
 }
 
+_SPEED: dict[str, Row] = {  # as many parameters as `rings`, for `--time`
+    "GPS (PyG), 6 layers": (_size(6, 64, heads=4) | _PYG | {"walk_length": 21}, _FIELD),
+}
+
 STUDIES: dict[str, dict[str, dict[str, Row]]] = {
     "sort": {"zinc": _SORT_STUDY, "peptides-func": _LONG_SORT_STUDY},
+    "speed": {"zinc": _SPEED},
 }
 """Rows that answer one question, by study and data set. `sort`: what sorting is worth, in a model
-that differs in nothing else and has about as many parameters."""
+that differs in nothing else and has about as many parameters; `speed`: what a step costs."""
 
 
 def rows_of(data: str) -> dict[str, Row]:

@@ -11,11 +11,15 @@ PACKAGES = {
     "train": ("lightning", "matplotlib", "jinja2", "pyyaml"),
     "parquet": ("pyarrow",),
     "xlsx": ("openpyxl",),
+    "serve": ("starlette", "uvicorn", "python-multipart"),
     "tune": ("optuna",),
 }
 """The packages of each extra, as in ``setup.cfg``."""
 
-_MODULES = {"scikit-learn": "sklearn", "pillow": "PIL", "pyyaml": "yaml"}  # others have one name
+_MODULES = {  # others have one name
+    **{"scikit-learn": "sklearn", "pillow": "PIL", "pyyaml": "yaml"},
+    "python-multipart": "python_multipart",
+}
 
 
 class MissingPackage(ImportError):

@@ -41,4 +41,17 @@ def test_the_notebook_runs(path, tmp_path, monkeypatch):
             output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", [])
         )
         assert "1 rejected" in text
+        pages = [
+            output["data"]["text/html"]
+            for cell in notebook.cells
+            for output in cell.get("outputs", [])
+            if "text/html" in output.get("data", {})
+        ]
+        assert sum(page.count("contribution") > 0 for page in pages) == 1  # the table of atoms
+        assert max(page.count("<svg") for page in pages) == 2  # a picture of each molecule
+        assert "Model card" in pages[-1]
+        assert "epoch 20/20" in text  # in the bar, which is the only line of the training
+        (training,) = (cell for cell in notebook.cells if "estimator.fit" in cell["source"])
+        printed = "".join(output.get("text", "") for output in training["outputs"])
+        assert not any(line.startswith("epoch") for line in printed.split("\n"))  # bars only
         assert (tmp_path / "runs" / "chemist" / "report.html").is_file()

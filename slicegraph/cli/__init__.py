@@ -34,6 +34,7 @@ COMMANDS = {
     "predict": "predict for SMILES, or for the molecules in a file",
     "explain": "show what each atom contributes to a prediction",
     "embed": "write a vector for each molecule in a file",
+    "serve": "show a page on this machine to try a model",
     "submit": "write the file for OGB's leaderboard",
     "report": "make the page of a run again",
     "analyze": "look into the mixing layers of a model",
@@ -55,6 +56,7 @@ _MOLECULES_ONLY = (
     "predict",
     "explain",
     "embed",
+    "serve",
     "submit",
 )  # these need no training
 SOME_BAD, STOPPED = 3, 130  # the exit status if rows have errors instead, and after Ctrl-C
