@@ -152,7 +152,13 @@ def test_the_wheel_has_every_module_and_nothing_else(project):
     }
     data = {f"slicegraph/data/embedded/mini/{name}" for name in ("mini.csv.gz", "README.md")}
     template = "slicegraph/report/page.html.j2"
-    assert found - expected == {"slicegraph/py.typed", template, *data}
+    weights = {
+        f"slicegraph/models/slicegraph-chem/{name}"
+        for name in ("config.json", "model.safetensors", "README.md")
+    }
+    served = {"serve.html", "serve.js", "openchemlib.js", "openchemlib.LICENSE"}
+    served = {f"slicegraph/cli/{name}" for name in served}
+    assert found - expected == {"slicegraph/py.typed", template, *data, *weights, *served}
 
 
 def test_the_source_distribution_has_the_kernels_and_the_data_sets(project):
@@ -160,6 +166,8 @@ def test_the_source_distribution_has_the_kernels_and_the_data_sets(project):
     shutil.unpack_archive(project / "dist" / name, project / "unpacked")
     files = {file.name for file in project.glob("unpacked/*/slicegraph/csrc/*")}
     assert files == {"api.cpp", "level.cpp", "level.h"}
+    files = {file.name for file in project.glob("unpacked/*/slicegraph/models/slicegraph-chem/*")}
+    assert files == {"config.json", "model.safetensors", "README.md"}
     files = {file.name for file in project.glob("unpacked/*/datasets/mini/*")}
     assert files == {"mini.csv.gz", "README.md", "make.py"}
 

@@ -160,6 +160,23 @@ def test_a_bad_molecule_and_an_unknown_target_are_named():
         model.explain("CCO", targets="logP")
 
 
+def test_an_ensemble_has_the_mean_contributions_of_its_models():
+    models = [small_model(seed=seed, label_means=(1.0,)) for seed in (0, 1)]
+    alone = [model.explain(LARGE, samples=8)[0].contributions for model in models]
+    both = small_model(seed=0, label_means=(1.0,)).attach(models[1:], None)
+    found = both.explain(LARGE, samples=8)[0]
+    np.testing.assert_allclose(found.contributions, np.mean(alone, 0), atol=1e-4)
+
+
+def test_a_model_of_logarithms_is_explained_in_logarithms():
+    options = {"target_mean": (-1.0,), "target_std": (0.5,), "label_means": (-1.0,)}
+    model = small_model(log_target=True, target_names=("Ki",), unit="nM", **options)
+    one = model.explain(LARGE, samples=8)[0]
+    assert one.quantity == "log10 of Ki in nM"
+    assert one.baseline == -1
+    assert one.prediction == pytest.approx(np.log10(model.predict(LARGE)[0]), abs=1e-4)
+
+
 def test_the_table_has_a_row_for_each_atom_and_a_notebook_its_picture():
     found = small_model(target_names=("<b>",)).explain(["CCO", "N"])
     table = found.table()

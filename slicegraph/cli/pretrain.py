@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit", type=int, metavar="N", help="largest number of training molecules (default: all)"
     )
     add("--licence", default="", metavar="TEXT", help="licence of the sources, for the model card")
+    add("--half", action="store_true", help="save the weights in half precision")
     add("--workers", type=int, metavar="N", help="processes (default: one a core, at most 8)")
     add("--device", default="cpu", help="cpu, cuda, ... (%(default)s)")
     group = parser.add_argument_group("training (defaults: 5 epochs, and those of the preset)")
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     from slicegraph.train.callbacks import Stopped
     from slicegraph.train.pretrain import pretrain
 
-    names = ("data", "smiles", "exclude", "limit", "licence", "workers", "device")
+    names = ("data", "smiles", "exclude", "limit", "licence", "half", "workers", "device")
     options = {name: getattr(args, name) for name in names}
     options["command"] = shlex.join(["slicegraph", *sys.argv[1:]])
     try:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import torch
 import torch_geometric
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from slicegraph import __version__
@@ -25,6 +25,9 @@ CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "READ
 MEMBERS, _MEMBER = "members", "member-{}"  # of an ensemble, of which the folder is the first
 CARD_MARK = "<!-- written by slicegraph -->"  # a card without it is a user's
 _NUMBERS: dict[Any, Any] = {int: (int, "a whole number"), float: ((int, float), "a number")}
+SHIPPED = {"slicegraph-chem": Path(__file__).parent / "slicegraph-chem"}
+"""The folders of the models that come with the package, by name."""
+_FULL = {"load_as": "float32"}  # in a file of half precision whose model computes in single
 ConfigType = TypeVar("ConfigType", bound="Config")
 ModelType = TypeVar("ModelType", bound="Model")
 Choice = Callable[[type[torch.nn.Module]], type[torch.nn.Module]]
@@ -100,7 +103,7 @@ class Model(Layer):
         make: Callable[..., ModelType] = cls
         return make(cls.preset(name, *options, **overrides))
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, half: bool = False) -> None:
         """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`, and
         a model card, ``README.md``, of what the configuration tells. A run of ``slicegraph train``
         replaces the card by one with the data, the split and the scores.
@@ -108,17 +111,32 @@ class Model(Layer):
         Args:
             folder: the folder to write to; created if it does not exist. A ``README.md`` that
                 slicegraph has not written is left as it is.
+            half: whether the file has the weights in half precision; the loaded model computes in
+                single precision.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
-        write_atomically(folder / WEIGHTS_FILE, [save(tensors)])
+        if half:
+            tensors = {name: _cast(value, torch.float16) for name, value in tensors.items()}
+        write_atomically(folder / WEIGHTS_FILE, [save(tensors, _FULL if half else None)])
         # The configuration comes last: a folder that has it is whole.
         config = {"model": model_name(self), **dataclasses.asdict(self.config)}
         write_atomically(folder / CONFIG_FILE, [(json.dumps(config, indent=2) + "\n").encode()])
         card = folder / CARD_FILE
         if not card.exists() or CARD_MARK in card.read_text("utf-8", "replace"):
             write_atomically(card, [_card(self).encode()])
+
+
+def _cast(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+
+def _read_weights(file: Path, device: str) -> dict[str, Tensor]:
+    with safe_open(file, "pt", device=device) as content:
+        weights = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118
+        full = (content.metadata() or {}).items() >= _FULL.items()
+    return {name: _cast(x, torch.float32) for name, x in weights.items()} if full else weights
 
 
 def versions() -> str:
@@ -164,8 +182,8 @@ def load(path: str | Path, device: str | torch.device = "cpu", choose: Choice | 
     """Loads a saved model, in evaluation mode.
 
     Args:
-        path: a folder that ``model.save(folder)`` wrote, the folder of a run, or a checkpoint of a
-            run (``RUN/checkpoints/best.ckpt``).
+        path: a folder that ``model.save(folder)`` wrote, the folder of a run, a checkpoint of a
+            run (``RUN/checkpoints/best.ckpt``), or a name of :obj:`SHIPPED`.
         device: the device of the weights.
         choose: maps the class of the saved model to the class to make: the same, or a subclass.
 
@@ -186,7 +204,7 @@ def load(path: str | Path, device: str | torch.device = "cpu", choose: Choice | 
         if not (file := place / WEIGHTS_FILE).is_file():
             raise FileNotFoundError(f"load: {place} has no {file.name}, expected a saved model")
         try:
-            weights = load_file(file, device=str(device))
+            weights = _read_weights(file, str(device))
         except SafetensorError as error:
             raise ValueError(f"load: {file} is damaged ({error})") from None
     dtypes = {value.dtype for value in weights.values() if value.is_floating_point()}
@@ -207,8 +225,8 @@ def _model_of(config: dict[str, Any]) -> str | None:
 
 
 def find_model(path: str | Path) -> Path:
-    """Returns the folder of the model, or the checkpoint file, that a path leads to."""
-    path = Path(path)
+    """Returns the folder of the model, or the checkpoint file, that a path or name leads to."""
+    path = SHIPPED.get(str(path)) or Path(path)
     if path.is_file():
         return path
     for folder in (path, path / "model"):
@@ -221,7 +239,7 @@ def find_model(path: str | Path) -> Path:
         raise FileNotFoundError(f"load: the run {path} has no model yet; {remedy}")
     raise FileNotFoundError(
         f"load: there is no model in {path}, expected the folder of a run (with model/), of a "
-        f"saved model (with {CONFIG_FILE}), or a checkpoint file"
+        f"saved model (with {CONFIG_FILE}), a checkpoint file, or {' or '.join(SHIPPED)}"
     )
 
 

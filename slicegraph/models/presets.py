@@ -31,6 +31,7 @@ PRESETS: dict[str, Fields] = {
     "slicegraph-small": _SMALL | _OURS,
     "slicegraph-slim": _SLIM | _OURS,
     "mini": _size(5, 96, 96, 8) | _OURS,
+    "chem": _size(5, 128, 128, 8) | _OURS,
     "rings": _size(6, 80, 160, 8) | _RINGS,
     "sliceformer-base": _BASE | _SORT,
     "sliceformer-base-interleave": _BASE | _SORT | {"order": "interleave"},

@@ -168,10 +168,15 @@ class MoleculePredictor(GraphSliceformer):
             model.train(mode)
         return super().train(mode)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model, or all models of the ensemble, with its calibration."""
+    def save(self, folder: str | Path, half: bool = False) -> None:
+        """Write the model, or all models of the ensemble, with its calibration.
+
+        Args:
+            folder: the folder to write to.
+            half: whether a single model is written in half precision.
+        """
         if not self.others:
-            super().save(folder)
+            super().save(folder, half)
         else:
             save_members(Path(folder), [self.first(), *self.others])
         if self.calibration is not None:
@@ -248,7 +253,7 @@ class MoleculePredictor(GraphSliceformer):
         if on_error == "raise":
             _raise_first("predict_interval", texts, errors)
         if self.config.task == "regression":
-            ends = calibration.intervals(found, level)
+            ends = self._intervals(calibration, found, level)
         else:
             ends = calibration.sets(found, level)
             ends[np.isnan(found).any(axis=tuple(range(1, found.ndim)))] = False
@@ -409,7 +414,7 @@ class MoleculePredictor(GraphSliceformer):
         if calibration is None:
             return more
         if config.task == "regression":
-            ends = calibration.intervals(members, level)
+            ends = self._intervals(calibration, members, level)
             for target, name in enumerate(target_labels(config)):
                 more[f"{name}_low"], more[f"{name}_high"] = ends[:, target].T
             return more
@@ -424,6 +429,13 @@ class MoleculePredictor(GraphSliceformer):
             texts = ["" if empty else "|".join(np.array(words)[row]) for empty, row in rows]
             more |= added | {f"{name}_set": np.array(texts, object)}
         return more
+
+    def _intervals(self, calibration: Calibration, members: np.ndarray, level: float) -> np.ndarray:
+        """The intervals of a regression; those of logarithms are computed from logarithms."""
+        if not self.config.log_target:
+            return calibration.intervals(members, level)
+        with np.errstate(divide="ignore"):
+            return 10 ** calibration.intervals(np.log10(members.astype(np.float64)), level)
 
     def check_extras(self, interval: float | None = None, near: bool = False) -> None:
         """Raise if `predict_rows` cannot compute these columns."""

@@ -70,7 +70,7 @@ def named_files(data: str | None, task: str | None) -> str | None:
 def check(config: TrainConfig) -> None:
     """Raises for settings that are wrong whatever the data is."""
     check_request(Request(config.task or "", examples=config.examples))
-    if config.init is None:
+    if config.start is None:
         with torch.device("meta"):
             new_model(config, config.model)
 
@@ -104,8 +104,8 @@ class SequenceData(RunData):
     """The splits of a task, with sequences of similar lengths in a batch."""
 
     def _load(self, progress: bool) -> SequenceSet:
-        init = self.config.init
-        saved = {} if init is None else read_config(Path(init))
+        start = self.config.start
+        saved = {} if start is None else read_config(start)
         return load_set(self.config, saved.get("words") or (), saved.get("image_size"))
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:

@@ -84,6 +84,8 @@ class RunStart(Callback):
             classes = f" ({len(names)}: {', '.join(names[:_MOST_CLASSES])}{more})"
         parameters = sum(p.numel() for p in model.parameters())
         say(f"settings  {changed_settings(config)}\ndata    {dataset.name}: {sizes}")
+        if config.is_table and config.start is None:
+            say("init    random weights")
         if (summary := getattr(dataset, "summary", None)) is not None:
             from slicegraph.data.summary import summary_lines
 
@@ -109,7 +111,9 @@ class RunStart(Callback):
 def changed_settings(config: TrainConfig) -> str:
     """The settings that differ from the defaults, but for those that are printed elsewhere."""
     task = config.task if config.is_task else None
-    default = TrainConfig(data=config.data, preset=config.preset, task=task).resolved()
+    default = TrainConfig(
+        data=config.data, preset=config.preset, task=task, init=config.init, head=config.head
+    ).resolved()
     values = asdict(config) | {f"model.{name}": value for name, value in config.model.items()}
     usual = asdict(default) | {name: values[name] for name in ("model", "out", "precision")}
     found = [
@@ -355,12 +359,13 @@ class RunCheckpoint(Checkpoint):
 
     A checkpoint is only made where a run can be resumed exactly: after an update that is not the
     last of its epoch, and after an epoch with its validation. The best epoch is that of the best
-    valid score, or of the lowest valid loss, see `chosen_by_loss`; it is the last epoch if valid is
-    trained on. With ``top_k`` the weights of so many best epochs are kept as well. With
-    ``patience`` the run stops after so many epochs without a better one; `stopped` is then the text
-    that says so. On SIGTERM and Ctrl-C of any rank, it finishes the batch, saves the state and
-    raises `Stopped`; a second Ctrl-C interrupts at once. Several ranks exchange signals and times
-    about once a second, after a number of updates that is the same on all of them.
+    valid score, or of the lowest valid loss, see `chosen_by_loss`; it is the last epoch with
+    ``keep="last"``, or if valid is trained on. With ``top_k`` the weights of so many best epochs
+    are kept as well. With ``patience`` the run stops after so many epochs without a better one;
+    `stopped` is then the text that says so. On SIGTERM and Ctrl-C of any rank, it finishes the
+    batch, saves the state and raises `Stopped`; a second Ctrl-C interrupts at once. Several ranks
+    exchange signals and times about once a second, after a number of updates that is the same on
+    all of them.
 
     Lightning's `ModelCheckpoint` forgets the best score when the folder of the run was moved, and
     its `EarlyStopping` lets a stopped run train another epoch when it is resumed.
@@ -447,7 +452,7 @@ class RunCheckpoint(Checkpoint):
         valid, evaluator = pl_module.evaluations["valid"], pl_module.data.dataset.evaluator
         score, epoch = valid.loss if self.by_loss else valid.score, trainer.current_epoch
         sign = -1 if evaluator.higher_is_better and not self.by_loss else 1
-        last = self.config.trains_on_valid
+        last = self.config.trains_on_valid or self.config.keep == "last"
         if last or self.best is None or sign * score < sign * self.best:
             self.best, self.best_epoch = score, epoch
             trainer.save_checkpoint(self.folder.path / BEST)

@@ -12,6 +12,8 @@ from slicegraph.extras import needs
 from slicegraph.registry import TASK_PRESETS, task_domain
 
 FILE_PREFIX, DEFAULT = "csv:", "mini"
+NO_INIT, CHEM = "none", "slicegraph-chem"  # no weights, and those of the package
+_HEADS = ("network", "ridge")
 _KINDS, _METRICS = ("regression", "binary", "multiclass"), ("mae", "rmse", "rocauc", "ap", "acc")
 _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "64-true")
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -41,11 +43,16 @@ _OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
 _RECIPES = {
     "mini": _COMMON | _MINI | {"threads": 1},  # its matrices are too small to share
+    "chem": _COMMON | _MINI | {"threads": 1, "lr": 1e-3},
     "rings": _COMMON | _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3, "threads": 1},
     "slicegraph-slim": _OURS | {"lr": 1e-3},
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
 }
+# How a table is trained from weights that are given. A score on few valid molecules says less about
+# an epoch than the end of the schedule and the average of the weights do.
+_TUNED: dict[str, Any] = {"keep": "last", "ema": 0.99}
+_TUNED |= {"batch_size": 50, "epochs": 30, "min_steps": 1_000, "lr": 1e-3, "dropout": 0.1}
 _PAPER = _COMMON | {"lr": 2e-4, "end_lr": 1e-9, "weight_decay": 0.0}
 _PAPER |= {"max_steps": 1_000_000, "warmup_steps": 60_000}
 
@@ -143,7 +150,11 @@ class TrainConfig:
         default_factory=dict,
         metadata={"group": "model", "help": "fields that differ from the preset", "expected": None},
     )
-    init: str | None = _model("saved model, run or Graphormer to start from (default: none)")
+    init: str | None = _model(
+        "weights to start from: slicegraph-chem, a model, a run, Graphormer, or none (default: "
+        "none; for a ridge head slicegraph-chem)"
+    )
+    head: str = _model("{}: trains the network, or solves its head in seconds", _HEADS, "network")
     dropout: float | None = _model(
         "dropout probability in each encoder block (default: from the preset)", "[0, 1)"
     )
@@ -164,13 +175,20 @@ class TrainConfig:
     end_lr: float | None = _training("learning rate of the last update", ">= 0")
     weight_decay: float | None = _training("weight decay of the matrices", ">= 0")
     clip: float | None = _training("maximum norm of the gradient; 0 for no limit", ">= 0")
-    ema: float = _training("decay of the average of the weights; 0 for none", "[0, 1)", 0.0)
+    ema: float | None = _training(
+        "decay of the average of the weights; 0 for none (default: csv with init 0.99, else 0)",
+        "[0, 1)",
+    )
     top_k: int = _training("best epochs to keep; the model is the mean of their weights", ">= 1", 1)
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
     class_balance: bool = _training("weight classes so that each counts the same", None, False)
     log_target: bool = _training("train on the logarithm of the targets", None, False)
     flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
+    keep: str | None = _training(
+        "the model is that of the {} epoch (default: best on valid; csv with init: last)",
+        ("best", "last"),
+    )
     patience: int | None = _training(
         "epochs without a better score that end the run; 0: any (csv: 50, else 0)",
         ">= 0",
@@ -231,6 +249,11 @@ class TrainConfig:
         return self.task in TASK_PRESETS
 
     @property
+    def start(self) -> Path | None:
+        """The model that the run starts from, if there is one."""
+        return None if self.init in (None, NO_INIT) else Path(self.init or "")
+
+    @property
     def several(self) -> bool:
         """Whether there are several models to train: folds, repeats or an ensemble."""
         folds = self.folds is not None and self.fold is None
@@ -243,14 +266,23 @@ class TrainConfig:
 
     def resolved(self) -> "TrainConfig":
         """Choose what is None by the recipe of the preset; ``epochs`` overrides how long."""
+        init = self.init
         if self.is_task:
             domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
             data, values = domain.named_files(self.data, self.task), domain.recipe(preset)
         else:
-            preset = self.preset or DEFAULT
+            ridge = self.head == "ridge" and not (self.preset or self.model)
+            init = init or (CHEM if ridge else NO_INIT)
+            preset = self.preset or ("chem" if init == CHEM else DEFAULT)
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
-        patience = 50 if self.is_table and not self.trains_on_valid else 0
-        values = values | {"preset": preset, "patience": patience}
+            if self.is_table and init != NO_INIT and preset in ("chem", DEFAULT):
+                values = values | _TUNED
+            if self.head == "ridge":
+                values = values | {"max_steps": 1, "epochs": None, "min_steps": None}
+        keep = self.keep or ("best" if self.patience else values.get("keep", "best"))
+        patience = 50 if self.is_table and not self.trains_on_valid and keep == "best" else 0
+        values = {"ema": 0.0, "init": init, **values}
+        values |= {"preset": preset, "patience": patience, "keep": keep}
         values |= {} if self.is_table else {"root": "dataset"}
         if self.epochs is not None or self.max_steps is not None:
             for name in ("epochs", "max_steps", "warmup_steps", "min_steps"):
@@ -295,14 +327,17 @@ def _check(config: TrainConfig) -> None:
             f"train: patience = {config.patience} needs the valid split, which train_splits trains "
             "on; leave out one of them"
         )
+    if config.head == "ridge" and (config.epochs or (config.max_steps or 1) > 1):
+        given = "epochs" if config.epochs else "max_steps"
+        raise ValueError(f"train: head = 'ridge' is solved, not trained; leave out {given}")
     if config.fold is not None and not 1 <= config.fold <= (config.folds or 0):
         raise ValueError(f"train: fold = {config.fold}, expected 1 to folds, the number of folds")
     if config.fold is not None and (config.repeats or 1) > 1:
         raise ValueError("train: fold and repeats are given, expected one of them")
     if config.is_task:
-        given = [name for name in _MOLECULES_ONLY if getattr(config, name)]
-        if given or config.is_table:
-            name = given[0] if given else config.data
+        names = [name for name in _MOLECULES_ONLY if getattr(config, name)]
+        if names or config.is_table:
+            name = names[0] if names else config.data
             raise ValueError(f"train: {name} is for molecules, not for task {config.task!r}")
         return
     if config.task is not None and config.task not in _KINDS:

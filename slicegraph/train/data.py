@@ -125,6 +125,10 @@ class RunData(pl.LightningDataModule):
     def test_dataloader(self) -> list[DataLoader[Any]]:
         return [self._evaluation_loader(name) for name in self.evaluated]
 
+    def all_batches(self, split: str) -> DataLoader[Any]:
+        """All samples of a split on this rank, in large batches."""
+        return self._evaluation_loader(split)
+
     def _train_loader(self) -> Any:
         config = self.config
         return self._loader("train", self.local_batch, seed=config.seed, parts=config.accumulate)
@@ -178,7 +182,7 @@ def _joined(dataset: MoleculeDataset, names: tuple[str, ...]) -> MoleculeDataset
 
 def check(config: TrainConfig) -> None:
     """Raise for a preset or model fields that are wrong, before any data is prepared."""
-    if config.init is None:
+    if config.start is None:
         with torch.device("meta"):
             new_model(config, config.model)
 
@@ -208,7 +212,7 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         fields |= {} if "head_layers" in config.model else {"head_layers": 2}
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes
-    if config.init is None:
+    if config.start is None:
         meta = data.dataset.store.meta
         vocabularies = {
             "node_vocabulary": tuple(meta["atom_vocabulary"]),

@@ -357,8 +357,11 @@ def _write_results(
     each = {m.name: json.loads((m.path / "metrics.json").read_text("utf-8")) for m in done}
     metrics = _metrics(dataset, groups, parts, each, failed)
     models: list[MoleculePredictor] = [load_predictor(member.path) for member in done]
-    calibration = _calibration(groups, parts, models, dataset.task.kind)
-    metrics["uncertainty"] = _uncertainty(dataset, calibration, parts)
+    scaled = parts
+    if config.log_target:
+        scaled = {name: list(map(_in_logarithms, own)) for name, own in parts.items()}
+    calibration = _calibration(groups, scaled, models, dataset.task.kind)
+    metrics["uncertainty"] = _uncertainty(dataset, calibration, scaled)
     ensemble = models[0].attach(models[1:], calibration)
     ensemble.save(folder.path / "model")
     _write_card(folder, dataset, config, metrics, len(models))
@@ -370,6 +373,13 @@ def _write_results(
     folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)
+
+
+def _in_logarithms(part: _Part | None) -> _Part | None:
+    if part is None:
+        return None
+    with np.errstate(divide="ignore"):
+        return _Part(part.table, np.log10(part.labels), np.log10(part.members))
 
 
 def _design(groups: list[list[Member]]) -> str:

@@ -21,6 +21,7 @@ from slicegraph.ops.operator import multiply_each
 from slicegraph.train import data as molecules
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
+from slicegraph.train.head import solve_head
 from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
 
 # Fields that may differ from those of the model that a run starts from.
@@ -91,11 +92,14 @@ class TrainingModule(pl.LightningModule):
             if (rate := getattr(config, name)) is not None:
                 fields[name] = rate
         fields |= config.model
-        if config.init is None:
+        if config.start is None:
             self.model = self.domain.new_model(config, fields)
         else:
-            self.model = model_from(Path(config.init), fields, config.model)
+            self.model = model_from(config.start, fields, config.model)
         self._weights = LabelWeights(dataset, config.class_balance)
+        if config.head == "ridge":
+            how = solve_head(self.model, self.data.all_batches("train"), config.seed)
+            say(f"head: solved on the training molecules (strength {how})")
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
@@ -112,6 +116,8 @@ class TrainingModule(pl.LightningModule):
         fused = config.precision != "16-mixed" and self.device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
         factor = warmup_and_decay(lr, warmup, total, end_lr)
+        if config.head == "ridge":  # its only update changes nothing
+            factor = lambda step: 0.0  # noqa: E731
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
             "optimizer": optimizer,

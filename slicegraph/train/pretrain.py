@@ -39,7 +39,7 @@ from slicegraph.data.store import META, MoleculeStore, read_meta
 from slicegraph.data.table import cut, open_table
 from slicegraph.files import sha256_of, write_atomically
 from slicegraph.models import GraphSliceformer, preset
-from slicegraph.models.base import CARD_MARK, versions
+from slicegraph.models.base import CARD_MARK, WEIGHTS_FILE, versions
 from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.callbacks import Stopped
 from slicegraph.train.config import DEFAULT, PRETRAIN_SETTINGS, TrainConfig
@@ -82,6 +82,7 @@ def pretrain(
     exclude: Sequence[str | Path] = (),
     limit: int | None = None,
     licence: str = "",
+    half: bool = False,
     workers: int | None = None,
     device: str = "cpu",
     command: str = "",
@@ -105,6 +106,7 @@ def pretrain(
         exclude: files whose molecules are left out, such as those of a test.
         limit: the largest number of training molecules; those held out do not depend on it.
         licence: the licence of the sources, for the model card.
+        half: whether the model is saved in half precision.
         workers: how many processes read molecules and compute numbers.
         device: where the model is trained.
         command: the command that repeats it, for the model card.
@@ -142,7 +144,8 @@ def pretrain(
     with cpu_threads(config.threads), freed_memory_kept():
         run = _Run(config, store, numbers, splits, out, device, progress)
         record |= run.train() | {"command": command, "date": time.strftime("%Y-%m-%d")}
-    run.model.save(out / "model")
+    run.model.save(out / "model", half)
+    record["weights_sha256"] = sha256_of(out / "model" / WEIGHTS_FILE)
     path = out / "model" / "config.json"
     content = {**json.loads(path.read_text("utf-8")), "training": record}
     write_atomically(path, [(json.dumps(content, indent=2) + "\n").encode()])
@@ -553,6 +556,7 @@ def _card(record: dict[str, Any]) -> str:
         "Training": f"{record['updates']:,} updates of {record['batch_size']} molecules in "
         f"{record['train_seconds']:,} s, learning rate {record['lr']}, seed {record['seed']}",
         "Head": f"the normal scores of {len(record['descriptors'])} descriptors of RDKit",
+        "Weights": f"{WEIGHTS_FILE}, SHA-256 {record['weights_sha256']}",
         "Command": f"`{record['command']}`" if record["command"] else "not given",
         "Made": f"{record['date']} with {versions()}",
     }

@@ -31,6 +31,14 @@ class Scored(NamedTuple):
     chances: np.ndarray | None = None
 
 
+def in_logarithms(scored: Any) -> Any:
+    """Return the labels and values as decimal logarithms, from which their intervals are made."""
+    if scored is None:
+        return None
+    with np.errstate(divide="ignore"):
+        return Scored(np.log10(scored.labels), np.log10(scored.values.astype(np.float64)))
+
+
 def score_splits(
     dataset: Any, evaluations: dict[str, Any], resamples: int = 1000
 ) -> dict[str, dict[str, Any]]:

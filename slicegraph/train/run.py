@@ -236,7 +236,7 @@ def _write_results(
     chosen_by = f"valid {dataset.evaluator.name}"
     if checkpoint.by_loss:
         chosen_by = "valid loss" + " of the standardised targets" * module.config.standardise
-    if module.config.trains_on_valid:
+    if module.config.trains_on_valid or module.config.keep == "last":
         chosen_by = "the end of the training"
     if checkpoint.kept:
         epochs = ", ".join(str(epoch + 1) for epoch in checkpoint.epochs)
@@ -278,10 +278,13 @@ def _write_results(
     if trainer.is_global_zero:
         module.model.save(folder.path / "model")
         if isinstance(dataset, MoleculeDataset):
-            held = results.calibration_of(dataset, evaluations.get("valid"))
+            measured: Any = [evaluations.get("valid"), found]
+            if module.config.log_target:
+                measured = list(map(results.in_logarithms, measured))
+            held = results.calibration_of(dataset, measured[0])
             if held is not None:
                 held.write(folder.path / "model")
-            metrics["uncertainty"] = results.uncertainty_of(dataset, held, found)
+            metrics["uncertainty"] = results.uncertainty_of(dataset, held, measured[1])
         record = results.training_record(dataset, module.config, metrics)
         config = json.loads((folder.path / "model/config.json").read_text("utf-8"))
         folder.write("model/config.json", {**config, "training": record})

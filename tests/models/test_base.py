@@ -30,6 +30,19 @@ def test_a_loaded_model_predicts_the_same(tmp_path, mixer, dtype):
     assert torch.equal(loaded(random_graph(6)), model(random_graph(6)))
 
 
+@torch.no_grad()
+def test_a_file_of_half_precision_is_half_the_size_and_computes_in_single(tmp_path):
+    model = GraphSliceformer.from_preset("mini", **SIZES).eval()
+    model.save(tmp_path / "full")
+    model.save(tmp_path / "half", half=True)
+    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("half", "full")]
+    assert sizes[0] < 0.6 * sizes[1]
+    loaded = load(tmp_path / "half")
+    assert {value.dtype for value in loaded.parameters()} == {torch.float32}
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value.half().float())
+
+
 def test_the_files_are_json_safetensors_and_a_card(tmp_path):
     GraphSliceformer.from_preset("mini", **SIZES).save(tmp_path)
     names = ["README.md", "config.json", "model.safetensors"]

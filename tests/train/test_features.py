@@ -342,3 +342,10 @@ def test_a_run_of_folds_has_features(tmp_path):
     assert len(model.members) == 2
     found = model.predict_interval(["CCN", "CCO"], 0.8, features={"pH": 7})
     assert np.isfinite(found).all()
+
+
+def test_several_columns_of_molecules_are_refused_by_name(tmp_path):
+    data = write(tmp_path / "t.csv", "a,b,y", [[t, "CO", n] for n, t in enumerate(smiles(40))])
+    with pytest.raises(ValueError, match=r"a row has one molecule, not several \('a', 'b'\)"):
+        load(data, targets="y", smiles="a,b")
+    assert sum(map(len, load(data, targets="y", smiles="a").splits.values())) == 40

@@ -213,3 +213,27 @@ def test_a_resumed_run_has_the_same_weights(tmp_path):
     (tmp_path / "c.yaml").write_text(text)
     again = type(config).read(tmp_path / "c.yaml")
     assert (again.class_balance, again.weight_column, again.log_target) == (True, "w", False)
+
+
+def test_intervals_of_logarithms_are_positive_and_symmetric_on_their_scale(decades):
+    model = slicegraph.load(decades.folder)
+    texts = smiles(20)
+    low, high = model.predict_interval(texts, 0.5).T
+    assert (low > 0).all()
+    np.testing.assert_allclose(np.sqrt(low * high), model.predict(texts), rtol=1e-4)
+    found = decades.metrics["uncertainty"]["Kd"]
+    assert found is not None
+
+
+def test_folds_of_logarithms_have_intervals_of_logarithms(tmp_path):
+    rows = [[text, 10.0 ** (text.count("N") - text.count("O"))] for text in smiles(60)]
+    data = write(tmp_path / "t.csv", "smiles,Kd", rows)
+    settings = {"targets": ("Kd",), "log_target": True, "folds": 3, "epochs": 1}
+    run = tiny_run(tmp_path, data=data, fractions=None, patience=0, **settings)
+    model = slicegraph.load(run.folder)
+    low, high = model.predict_interval(smiles(20), 0.8).T
+    assert (low > 0).all()
+    each = np.stack([one.predict(smiles(20)) for one in model.members])
+    middle = np.exp(np.log(each).mean(0))
+    assert (low < middle).all()
+    assert (middle < high).all()

@@ -124,7 +124,7 @@ class CsvSource(Source):
         self._censored, self._allowed = censored, allow_rejected
         self._class_names, self._weight_column = tuple(class_names), weight_column
         self._features = tuple(dict.fromkeys(features))
-        self.profile = columns.profile_table(self.path, smiles)
+        self.profile = self._profile(smiles)
         self.smiles = self.profile.smiles
         given = None if targets is None else _targets(targets, self.profile)
         self._guessed = given is None
@@ -141,6 +141,18 @@ class CsvSource(Source):
         checksum = hashlib.sha256(json.dumps(read).encode()).hexdigest()[:12]
         above = cache_folder() / "tables" if root is None else Path(root) / "csv"
         self.folder = above / f"{self.path.name.split('.')[0]}-{checksum}"
+
+    def _profile(self, smiles: str | None) -> columns.TableProfile:
+        """Describe the columns; several columns of molecules are an error of their own."""
+        try:
+            return columns.profile_table(self.path, smiles)
+        except ValueError as error:
+            names = columns.split_names(smiles or "")
+            if len(names) < 2 or "no column" not in str(error):
+                raise
+            listed = ", ".join(map(repr, names))
+            problem = f"--smiles {smiles}: a row has one molecule, not several ({listed})"
+            raise ValueError(f"{self.name}: {problem}; name one column") from None
 
     def _format(self, target: str) -> ColumnFormat:
         """Return how the texts of a target are read; raise if nobody said what ">10" means."""
