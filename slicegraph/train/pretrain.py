@@ -40,13 +40,11 @@ from slicegraph.data.table import cut, open_table
 from slicegraph.files import sha256_of, write_atomically
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.models.base import CARD_MARK, WEIGHTS_FILE, versions
-from slicegraph.nn.mixer import MIXERS
-from slicegraph.ops.paths import MAX_DISTANCE
+from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.callbacks import Stopped
 from slicegraph.train.config import DEFAULT, PRETRAIN_SETTINGS, TrainConfig
 from slicegraph.train.machine import AtomicCheckpointIO, cpu_threads, freed_memory_kept, say
 from slicegraph.train.module import parameter_groups, warmup_and_decay
-from slicegraph.transforms import StructuralEncoding
 
 MASKED_MOLECULES, MASKED_ATOMS = 0.25, 0.15  # the share of molecules, and of atoms in these
 HELD_OUT, MOST_HELD_OUT = 0.05, 5_000  # the share and the largest number never trained on
@@ -122,9 +120,13 @@ def pretrain(
     if config.epochs is None and config.max_steps is None:
         config = replace(config, epochs=5)
     config, data = config.resolved(), out / "data" if data is None else Path(data)
-    if preset(config.preset or DEFAULT, **config.model).token:
+    fields = preset(config.preset or DEFAULT, **config.model)
+    if fields.token:
         problem = "readout = 'token' has no vectors of atoms"
         raise ValueError(f"pretrain: {problem}; choose --model.readout quantiles")
+    if fields.rings:
+        problem = f"rings = {fields.rings} adds nodes that are no atoms"
+        raise ValueError(f"pretrain: {problem}; choose --model.rings 0")
     identities = [[_identity(Path(path)) for path in paths] for paths in (sources, exclude)]
     record: dict[str, Any] = {name: getattr(config, name) for name in PRETRAIN_SETTINGS}
     record |= {"sources": identities[0], "exclude": identities[1], "smiles": smiles}
@@ -393,10 +395,8 @@ class _Run:
         return np.concatenate([np.arange(*self.ptr[i : i + 2]) for i in positions])
 
     def _loader(self, positions: np.ndarray, size: int, **options: Any) -> Any:
-        c = self.model.config
-        distance, hops = min(c.max_distance, MAX_DISTANCE), max(1, c.max_hops)
-        encode = StructuralEncoding(distance, hops) if MIXERS[c.mixer].needs_pairs else None
-        return molecule_loader(self.store[positions], size, encode=encode, **options)
+        options["encode"] = encoding_of(self.model.config)
+        return molecule_loader(self.store[positions], size, **options)
 
     def _true(self, batch: Any) -> dict[str, Tensor]:
         """Return the numbers of a batch; a molecule with masked atoms has none as a whole."""

@@ -39,11 +39,12 @@ def test_train_prints_the_result_and_where_things_are(tmp_path, capsys, monkeypa
     monkeypatch.setattr(sys, "argv", ["slicegraph", *arguments])
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    result, model, report = printed.splitlines()[-3:]
+    result, forest, model, report = printed.splitlines()[-4:]
     run = tmp_path / "run"
     test = json.loads((run / "metrics.json").read_text())["test"]
     assert result.startswith(f"test MAE {test:.3f} eV (95 % interval ")
     assert result.endswith("; only 4 molecules)")
+    assert forest.startswith("forest  test MAE ")
     assert model.split()[-1] == str(run / "model")
     assert report.split()[-1] == str(run / "report.html")
     assert (run / "report.html").is_file()

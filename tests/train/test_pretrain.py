@@ -262,6 +262,12 @@ def test_fine_tuning_starts_from_all_weights_of_the_encoder(finished, tmp_path, 
     assert f"{loaded}; random: head.weight, head.bias" in capsys.readouterr().out
 
 
+def test_rings_are_refused_before_anything_is_computed(tmp_path):
+    config = TrainConfig(preset="rings", max_steps=1)
+    with pytest.raises(ValueError, match="rings = 8 adds nodes that are no atoms"):
+        pretrain([tmp_path / "missing.csv"], tmp_path / "out", config, progress=False)
+
+
 def test_a_token_readout_is_refused_before_anything_is_computed(tmp_path):
     config = TrainConfig(model={**MODEL, "readout": "token"}, max_steps=1)
     with pytest.raises(ValueError, match="readout = 'token' has no vectors of atoms"):
