@@ -315,8 +315,12 @@ function change(work) {
   const before = JSON.stringify(drawing);
   work();
   if (JSON.stringify(drawing) === before) return;
-  history = [...history, before].slice(-100);
+  remember(before);
   drawn();
+}
+
+function remember(before) {
+  history = [...history, before].slice(-100);
 }
 
 function undo() {
@@ -357,13 +361,14 @@ async function fromText() {
   try {
     const found = text ? await ask("/api/drawing", { smiles: text }) : { atoms: [], bonds: [], complete: true };
     if (edit !== edits) return;
-    history = [...history, JSON.stringify(drawing)].slice(-100);
+    if (drawing.atoms.length) remember(JSON.stringify(drawing));
     const atoms = found.atoms.map((atom) => ({ ...atom, x: atom.x * LENGTH, y: atom.y * LENGTH }));
     drawing = { atoms, bonds: found.bonds };
     const more = "The text has more than the drawing, such as stereochemistry or isotopes; changing the drawing drops it.";
     show("lost", found.complete ? "" : more);
   } catch {
     if (edit !== edits) return;
+    if (drawing.atoms.length) remember(JSON.stringify(drawing));
     drawing = { atoms: [], bonds: [] };
     show("lost", "The text cannot be drawn.");
   }

@@ -594,6 +594,13 @@ def test_a_typed_molecule_is_drawn_and_changed_and_a_wrong_atom_is_marked(browse
     browser.until("document.querySelectorAll('#editor .wrong').length === 1")
     error = browser.value("document.getElementById('error').innerText")
     assert error == "atom 1: fluorine with 3 bonds"
+    browser.value("document.getElementById('smiles').focus()")
+    browser.ask("Input.insertText", text="C1CC")
+    browser.until("document.getElementById('lost').innerText === 'The text cannot be drawn.'")
+    assert browser.value("document.querySelectorAll('#editor text').length") == 0
+    for _ in range(2):
+        browser.choose("undo")
+    browser.shows("F")
 
 
 @pytest.mark.slow
