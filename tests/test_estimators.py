@@ -76,7 +76,11 @@ def test_molecules_come_as_lists_arrays_series_tables_and_rdkit_molecules(regres
         np.testing.assert_allclose(regressor.predict(given), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("bad", ["CCO", Chem.MolFromSmiles("CCO"), 3, np.zeros((3, 2))], ids=str)
+@pytest.mark.parametrize(
+    "bad",
+    ["CCO", Chem.MolFromSmiles("CCO"), 3, np.zeros((3, 2))],
+    ids=["text", "molecule", "number", "table"],
+)
 def test_what_is_no_list_of_molecules_is_refused(regressor, bad):
     with pytest.raises(ValueError, match=r"expected a list, an array|expected \[N\] molecules"):
         regressor.predict(bad)

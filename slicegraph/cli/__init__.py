@@ -59,7 +59,8 @@ _MOLECULES_ONLY = (
     "serve",
     "submit",
 )  # these need no training
-SOME_BAD, STOPPED = 3, 130  # the exit status if rows have errors instead, and after Ctrl-C
+SOME_BAD, STOPPED, CLOSED = 3, 130, 141
+"""The exit status if rows have errors instead, after Ctrl-C, and if nothing reads the output."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,6 +84,10 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         with needs(f"slicegraph {command}", *extras):
             args.run(args)
+            sys.stdout.flush()
+    except BrokenPipeError:  # what reads the output, such as `head`, has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED
     except (ValueError, OSError, MissingPackage) as error:
         text = str(error)
         if isinstance(error, OSError) and error.filename is not None and error.strerror:

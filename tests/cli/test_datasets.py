@@ -1,5 +1,10 @@
 """`slicegraph datasets`: what there is, and what is here."""
 
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 from support.ogb_folders import write_lsc, write_mol
 
@@ -67,3 +72,12 @@ def test_the_last_line_names_the_tasks(lines):
 def test_nothing_is_written(lines, tmp_path):
     lines()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_closed_pipe_ends_the_command_without_an_error():
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as pipe:
+        command = [sys.executable, "-m", "slicegraph", "datasets"]
+        done = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
