@@ -1,4 +1,7 @@
-"""Drawings of molecules as SVG or PNG, with a colour for each atom if it has a contribution."""
+"""Drawings of molecules as SVG or PNG, with a colour for each atom if it has a contribution.
+
+A drawing of an editor, as plain atoms and bonds, becomes a SMILES and comes from one.
+"""
 
 import re
 import unicodedata
@@ -26,6 +29,10 @@ _COLOURS = {
 _UP, _DOWN = (0.84, 0.37, 0.0), (0.0, 0.36, 0.75)  # also told apart by the colour-blind
 _DEEPEST = 0.75  # opacity of the largest contribution
 _LEGEND, _STEPS = 58, 40  # height in pixels, colours of the bar
+_BOND = 1.5  # length of a bond in RDKit's drawings
+MOST_DRAWN, _MOST_CHARGE = 150, 9  # atoms of a drawing, and the charge of each
+_ELEMENTS = {Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119)}
+_ORDERS = {1: Chem.BondType.SINGLE, 2: Chem.BondType.DOUBLE, 3: Chem.BondType.TRIPLE}
 _ALPHA = re.compile(r"(fill|stroke):(#[0-9A-F]{6})([0-9A-F]{2})\b")
 
 
@@ -91,6 +98,109 @@ def draw_molecule(
         canvas.FinishDrawing()
         drawn = canvas.GetDrawingText()
     return drawn if png else _ALPHA.sub(_opacity, drawn)
+
+
+def read_drawing(atoms: Any, bonds: Any) -> str:
+    """Return the canonical SMILES of drawn atoms and bonds; hydrogens are added to them.
+
+    Args:
+        atoms: ``{"element": "N", "charge": 1}`` for each; without a charge it is 0.
+        bonds: ``{"begin": 0, "end": 1, "order": 2}`` for each, of places in ``atoms``.
+
+    Raises:
+        ValueError: what is wrong, with the number of the atom or bond, from 1.
+
+    Example:
+        >>> read_drawing([{"element": "C"}, {"element": "O"}], [{"begin": 0, "end": 1, "order": 2}])
+        'C=O'
+    """
+    if not isinstance(atoms, list) or not isinstance(bonds, list):
+        raise ValueError("expected a list of atoms and a list of bonds")
+    if not 0 < len(atoms) <= MOST_DRAWN:
+        raise ValueError(f"{len(atoms)} atoms, more than {MOST_DRAWN}" if atoms else "no atoms")
+    if len(bonds) > 2 * MOST_DRAWN:
+        raise ValueError(f"{len(bonds)} bonds, more than {2 * MOST_DRAWN}")
+    molecule = Chem.RWMol()
+    for number, given in enumerate(atoms, 1):
+        element, charge = _fields(f"atom {number}", given, element=None, charge=0)
+        if not isinstance(element, str) or element not in _ELEMENTS:
+            raise ValueError(f"atom {number}: there is no element {str(element)[:20]!r}")
+        if type(charge) is not int or abs(charge) > _MOST_CHARGE:
+            raise ValueError(f"atom {number}: a charge of {str(charge)[:20]}")
+        atom = Chem.Atom(element)
+        atom.SetFormalCharge(charge)
+        molecule.AddAtom(atom)
+    valences = [0] * len(atoms)
+    for number, given in enumerate(bonds, 1):
+        begin, end, order = _fields(f"bond {number}", given, begin=None, end=None, order=1)
+        for place in (begin, end):
+            if type(place) is not int or not 0 <= place < len(atoms):
+                raise ValueError(
+                    f"bond {number}: there is no atom {str(place)[:20]}, counted from 0"
+                )
+        if type(order) is not int or order not in _ORDERS:
+            raise ValueError(f"bond {number}: an order of {str(order)[:20]}, expected 1, 2 or 3")
+        if begin == end:
+            raise ValueError(f"bond {number}: from atom {begin + 1} to itself")
+        if molecule.GetBondBetweenAtoms(begin, end) is not None:
+            raise ValueError(f"bond {number}: atoms {begin + 1} and {end + 1} have a bond already")
+        molecule.AddBond(begin, end, _ORDERS[order])
+        valences[begin] += order
+        valences[end] += order
+    with rdBase.BlockLogs():
+        for problem in Chem.DetectChemistryProblems(molecule):
+            if problem.GetType() != "AtomValenceException":
+                raise ValueError(problem.Message())
+            place = problem.GetAtomIdx()
+            charge = molecule.GetAtomWithIdx(place).GetFormalCharge()
+            name = Chem.GetPeriodicTable().GetElementName(
+                molecule.GetAtomWithIdx(place).GetAtomicNum()
+            )
+            kind = name.lower() + (f" of charge {charge:+d}" if charge else "")
+            raise ValueError(f"atom {place + 1}: {kind} with {valences[place]} bonds")
+        Chem.SanitizeMol(molecule)
+        return Chem.MolToSmiles(Chem.RemoveHs(molecule))
+
+
+def make_drawing(molecule: Chem.Mol) -> dict[str, Any]:
+    """Return a molecule as `read_drawing` reads it, with a place for each atom.
+
+    The places are 1 apart along a bond, and y grows downwards. ``complete`` is whether the drawing
+    has all of the molecule: it has no stereochemistry, isotopes and radicals.
+
+    Raises:
+        ValueError: there are too many atoms, or a bond is not single, double or triple.
+    """
+    if (count := molecule.GetNumAtoms()) > MOST_DRAWN:
+        raise ValueError(f"{count} atoms, more than {MOST_DRAWN}, are not drawn")
+    with rdBase.BlockLogs():
+        whole = Chem.MolToSmiles(molecule)
+        molecule = Chem.Mol(molecule)
+        Chem.Kekulize(molecule, clearAromaticFlags=True)
+        rdDepictor.Compute2DCoords(molecule)
+    places = molecule.GetConformer().GetPositions() / _BOND
+    atoms = [
+        {"element": atom.GetSymbol(), "charge": atom.GetFormalCharge(), "x": x, "y": -y}
+        for atom, (x, y, _) in zip(molecule.GetAtoms(), places.tolist(), strict=True)
+    ]
+    orders = {kind: order for order, kind in _ORDERS.items()}
+    bonds = []
+    for bond in molecule.GetBonds():
+        if bond.GetBondType() not in orders:
+            raise ValueError(f"a bond of type {bond.GetBondType()} cannot be drawn")
+        order = orders[bond.GetBondType()]
+        bonds.append({"begin": bond.GetBeginAtomIdx(), "end": bond.GetEndAtomIdx(), "order": order})
+    try:
+        complete = read_drawing(atoms, bonds) == whole
+    except ValueError:  # an atom that a drawing cannot have, such as *
+        complete = False
+    return {"atoms": atoms, "bonds": bonds, "complete": complete}
+
+
+def _fields(name: str, given: Any, **usual: Any) -> list[Any]:
+    if not isinstance(given, dict):
+        raise ValueError(f"{name}: expected an object with {', '.join(usual)}")
+    return [given.get(field, value) for field, value in usual.items()]
 
 
 def as_html(svg: str) -> str:

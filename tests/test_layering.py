@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"metrics", "files", "extras", "drawing"},
     "analysis": {"ops", "nn", "report", "files", "metrics", "extras"},
     "tasks": {"nn", "models", "predict", "train", "analysis", *FEEDS},
-    "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", *FEEDS},
+    "cli": {"nn", "models", "predict", "train", "tasks", "report", "analysis", "drawing", *FEEDS},
 }
 OUTSIDE_OF_OPS = {"ops.triton": {"torch", "triton"}, "ops.tiles": {"torch", "triton"}}
 PACKAGE = Path(slicegraph.__file__).parent

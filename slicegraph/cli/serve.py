@@ -41,8 +41,6 @@ _FOLDER = Path(__file__).parent
 _FILES = {  # the only files that are sent, with their types
     "/": ("serve.html", "text/html; charset=utf-8"),
     "/serve.js": ("serve.js", "text/javascript; charset=utf-8"),
-    "/openchemlib.js": ("openchemlib.js", "text/javascript; charset=utf-8"),
-    "/openchemlib.LICENSE": ("openchemlib.LICENSE", "text/plain; charset=utf-8"),
 }
 # The page fetches from this server only, and runs no script but those of its own files.
 _POLICY = (
@@ -189,6 +187,25 @@ class Service:
             "svg": one.draw(),
         }
 
+    def drawing(self, text: str) -> dict[str, Any]:
+        """The atoms and bonds of a SMILES or an InChI, for the editor."""
+        from slicegraph.data.smiles import inchi_to_smiles, is_inchi, parse_smiles
+        from slicegraph.drawing import make_drawing
+
+        try:
+            return make_drawing(parse_smiles(inchi_to_smiles(text) if is_inchi(text) else text))
+        except ValueError as error:
+            raise BadRequest(getattr(error, "reason", str(error))) from None
+
+    def smiles(self, atoms: Any, bonds: Any) -> dict[str, str]:
+        """The SMILES of what the editor has."""
+        from slicegraph.drawing import read_drawing
+
+        try:
+            return {"smiles": read_drawing(atoms, bonds)}
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
+
     def table(self, content: bytes, ending: str) -> bytes:
         """A table with the columns of `slicegraph predict` added, as CSV."""
         from slicegraph.predict.predictor import more_columns
@@ -295,6 +312,15 @@ def make_app(
         work = partial(service.explain, _checked(given.get("smiles")), target)
         return JSONResponse(await computed("explain", work))
 
+    async def drawing(request: Request) -> Response:
+        work = partial(service.drawing, _checked((await _json(request)).get("smiles")))
+        return JSONResponse(await computed("drawing", work))
+
+    async def smiles(request: Request) -> Response:
+        given = await _json(request)
+        work = partial(service.smiles, given.get("atoms"), given.get("bonds"))
+        return JSONResponse(await computed("drawing", work))
+
     async def table(request: Request) -> Response:
         async with request.form(max_files=1, max_fields=1) as form:
             upload = form.get("file")
@@ -309,6 +335,7 @@ def make_app(
         return Response(await computed("table", work), media_type="text/csv", headers=headers)
 
     posts = {"predict": predict, "explain": explain, "table": table}
+    posts |= {"drawing": drawing, "smiles": smiles}
     routes = [Route(path, answered(file)) for path in _FILES]
     routes += [Route("/api/model", answered(facts))]
     routes += [Route(f"/api/{n}", answered(work), methods=["POST"]) for n, work in posts.items()]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rdkit import Chem
 from support.small_models import small_model
 from support.tiny_run import smiles, tiny_run
 
@@ -94,8 +96,6 @@ def test_the_page_asks_no_other_machine(site):
     assert "script-src 'self';" in headers["content-security-policy"]
     sent = page + site.ask("/serve.js")[2]
     assert not re.search(rb"https?://", sent)
-    assert site.ask("/openchemlib.js")[0] == 200
-    assert b"Redistribution" in site.ask("/openchemlib.LICENSE")[2]
 
 
 def test_the_facts_of_the_model(site):
@@ -199,6 +199,142 @@ def test_what_cannot_be_explained_has_a_reason(site, content, reason):
     assert reason in error_of(answer)
 
 
+def drawn(elements, bonds=()) -> dict:
+    """A drawing as the page sends it: "C", or ("N", 1) with a charge; bonds as (0, 1, 2)."""
+    pairs = [one if isinstance(one, tuple) else (one, 0) for one in elements]
+    return {
+        "atoms": [{"element": element, "charge": charge} for element, charge in pairs],
+        "bonds": [dict(zip(("begin", "end", "order"), bond, strict=True)) for bond in bonds],
+    }
+
+
+RING = [(n, (n + 1) % 6, 1 + n % 2) for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("content", "smiles"),
+    [
+        (drawn("C" * 6, RING), "c1ccccc1"),
+        (drawn(["C", ("N", 1)], [(0, 1, 1)]), "C[NH3+]"),
+        (drawn(["C", "C", ("O", -1), "O"], [(0, 1, 1), (1, 2, 1), (1, 3, 2)]), "CC(=O)[O-]"),
+        (drawn(["C", "N"], [(0, 1, 3)]), "C#N"),
+        (drawn(["H", "C", "Cl"], [(0, 1, 1), (1, 2, 1)]), "CCl"),
+        (drawn([("Na", 1), ("Cl", -1)]), "[Cl-].[Na+]"),
+        (
+            {"atoms": [{"element": "C"}, {"element": "Si"}], "bonds": [{"begin": 1, "end": 0}]},
+            "C[SiH3]",
+        ),
+        (drawn("C" * 150, [(n, n + 1, 1) for n in range(149)]), "C" * 150),
+    ],
+    ids=lambda value: value[:12] if isinstance(value, str) else "drawn",
+)
+def test_a_drawing_has_a_smiles(site, content, smiles):
+    status, _, body = site.ask("/api/smiles", content)
+    assert (status, json.loads(body)) == (200, {"smiles": smiles})
+
+
+STAR = [(0, n, 1) for n in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (drawn("CCCCCC", STAR), "atom 1: carbon with 5 bonds"),
+        (drawn("ONC", [(2, 0, 2), (2, 1, 3)]), "atom 3: carbon with 5 bonds"),
+        (drawn([("N", 1), *"CCCCC"], STAR), "atom 1: nitrogen of charge +1 with 5 bonds"),
+        (drawn(["C", "Xx"]), "atom 2: there is no element 'Xx'"),
+        (drawn("c"), "atom 1: there is no element 'c'"),
+        (drawn("*"), "atom 1: there is no element '*'"),
+        (drawn([HOSTILE]), "atom 1: there is no element '<img"),
+        (drawn([3]), "atom 1: there is no element '3'"),
+        (drawn([("C", 10**30)]), "atom 1: a charge of 1000"),
+        (drawn([("C", True)]), "atom 1: a charge of True"),
+        (drawn("C" * 151), "151 atoms, more than 150"),
+        (drawn("C" * 30, [(0, 1, 1)] * 301), "301 bonds, more than 300"),
+        (drawn(""), "no atoms"),
+        (drawn("CC", [(0, 2, 1)]), "bond 1: there is no atom 2"),
+        (drawn("CC", [(-1, 0, 1)]), "bond 1: there is no atom -1"),
+        (drawn("CC", [(0, 1.0, 1)]), "bond 1: there is no atom 1.0"),
+        (drawn("CC", [(0, 1, 4)]), "bond 1: an order of 4"),
+        (drawn("CC", [(0, 1, [])]), "bond 1: an order of []"),
+        (drawn("CC", [(1, 1, 1)]), "bond 1: from atom 2 to itself"),
+        (drawn("CC", [(0, 1, 1), (1, 0, 2)]), "bond 2: atoms 2 and 1 have a bond already"),
+        ({"atoms": ["C"], "bonds": []}, "atom 1: expected an object with element, charge"),
+        ({"atoms": [{"element": "C"}], "bonds": [3]}, "bond 1: expected an object with begin"),
+        ({"atoms": "C", "bonds": []}, "expected a list of atoms"),
+        ({}, "expected a list of atoms"),
+        ([], "expected a JSON object"),
+        (b"{broken", "the request is not JSON"),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "drawn",
+)
+def test_a_bad_drawing_has_a_reason(site, content, reason):
+    answer = site.ask("/api/smiles", content)
+    assert answer[0] == 400
+    assert reason in error_of(answer)
+
+
+@pytest.mark.parametrize("path", ["/api/smiles", "/api/drawing"])
+def test_the_editor_has_the_limits_of_the_site(site, path, monkeypatch):
+    monkeypatch.setattr(serve, "MOST_BYTES", 1000)
+    content = drawn("C") | {"smiles": "C"}
+    assert site.ask(path, content)[0] == 200
+    assert site.ask(path, content | {"more": "x" * 1000})[0] == 413
+    assert site.ask(path, content, Origin="http://evil.example")[0] == 403
+    assert site.ask(path, content, Host="evil.example")[0] == 400
+    assert site.ask(path, content, Content_Type="text/plain")[0] == 415
+
+
+@pytest.mark.parametrize(
+    ("text", "complete"),
+    [
+        ("CC(=O)Oc1ccccc1C(=O)O", True),
+        ("c1ccc2[nH]ccc2c1", True),
+        ("C[N+](C)(C)CC(=O)[O-]", True),
+        ("C" * 150, True),
+        ("InChI=1S/CH4O/c1-2/h2H,1H3", True),
+        ("C[C@H](N)C(=O)O", False),
+        ("C/C=C/C", False),
+        ("[13CH4]", False),
+        ("[CH3]", False),
+        ("*C", False),
+    ],
+)
+def test_a_text_is_drawn_and_read_back(site, text, complete):
+    status, _, body = site.ask("/api/drawing", {"smiles": text})
+    found = json.loads(body)
+    assert status == 200
+    assert found["complete"] is complete
+    if complete:
+        back = json.loads(site.ask("/api/smiles", found)[2])["smiles"]
+        assert canonical(back) == canonical(text)
+    places = np.array([[atom["x"], atom["y"]] for atom in found["atoms"]])
+    gaps = [np.linalg.norm(places[bond["begin"]] - places[bond["end"]]) for bond in found["bonds"]]
+    assert np.allclose(gaps, 1, atol=0.35)
+
+
+def canonical(text: str) -> str:
+    found = Chem.MolFromInchi(text) if text.startswith("InChI") else Chem.MolFromSmiles(text)
+    return Chem.MolToSmiles(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("C1CC", "unclosed ring"),
+        ("C" * 151, "151 atoms, more than 150"),
+        ("N->[Fe]", "a bond of type DATIVE cannot be drawn"),
+        ("", "no atoms"),
+        (3, "a SMILES is not text"),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_what_cannot_be_drawn_has_a_reason(site, text, reason):
+    answer = site.ask("/api/drawing", {"smiles": text})
+    assert answer[0] == 400
+    assert reason in error_of(answer)
+
+
 @pytest.mark.parametrize(
     ("content", "name", "reason"),
     [
@@ -284,17 +420,187 @@ def test_the_command_serves_this_machine_only(run, capsys, monkeypatch):
     assert main(["serve", str(run), "--port", "70000"]) == 2
 
 
-def browsed(site, fragment: str, tmp_path: Path) -> str:
-    """The page in headless Chromium, after its scripts, as text of HTML."""
+def chromium() -> str:
     found = ("chromium", "chromium-browser", "google-chrome")
     program = next((path for name in found if (path := shutil.which(name))), None)
     if program is None:
         pytest.skip("Chromium is not installed")
+    return program
+
+
+def browsed(site, fragment: str, tmp_path: Path) -> str:
+    """The page in headless Chromium, after its scripts, as text of HTML."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000"]
     options += ["--dump-dom", f"--user-data-dir={tmp_path}"]
     url = f"http://{serve.HOST}:{site.port}/#{fragment}"
-    done = subprocess.run([program, *options, url], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([chromium(), *options, url], capture_output=True, text=True, timeout=120)
     return done.stdout
+
+
+class Browser:
+    """A page in headless Chromium that is driven by its DevTools protocol through two pipes."""
+
+    def __init__(self, site, folder: Path, width: int = 1100, height: int = 900) -> None:
+        (read, self.write), (self.read, write) = os.pipe(), os.pipe()
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
+        options += [f"--user-data-dir={folder}", f"--window-size={width},{height}", "about:blank"]
+        swap = [(os.POSIX_SPAWN_DUP2, read, 103), (os.POSIX_SPAWN_DUP2, write, 104)]
+        swap += [(os.POSIX_SPAWN_DUP2, 103, 3), (os.POSIX_SPAWN_DUP2, 104, 4)]
+        program = chromium()
+        self.process = os.posix_spawn(program, [program, *options], os.environ, file_actions=swap)
+        os.close(read)
+        os.close(write)
+        self.number, self.rest, self.session = 0, b"", {}
+        url = f"http://{serve.HOST}:{site.port}/"
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self.session = {
+            "sessionId": self.ask("Target.attachToTarget", targetId=target, flatten=True)[
+                "sessionId"
+            ]
+        }
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.ask("Emulation.setDeviceMetricsOverride", **size)
+        self.ask("Page.navigate", url=url)
+        self.until("document.querySelectorAll('#tools button').length > 10")
+
+    def ask(self, method: str, **options) -> dict:
+        self.number += 1
+        content = {"id": self.number, "method": method, "params": options} | self.session
+        os.write(self.write, json.dumps(content).encode() + b"\0")
+        while True:
+            while b"\0" not in self.rest:
+                got = os.read(self.read, 1 << 16)
+                assert got, "Chromium ended"
+                self.rest += got
+            message, self.rest = self.rest.split(b"\0", 1)
+            answer = json.loads(message)
+            if answer.get("id") == self.number:
+                assert "error" not in answer, answer["error"]
+                return answer["result"]
+
+    def value(self, script: str):
+        found = self.ask("Runtime.evaluate", expression=script, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def until(self, script: str) -> None:
+        end = time.monotonic() + 60
+        while not self.value(script):
+            assert time.monotonic() < end, (script, self.value("document.body.innerText"))
+            time.sleep(0.05)
+
+    def shows(self, text: str) -> None:
+        self.until(f"document.getElementById('smiles').value === {json.dumps(text)}")
+
+    def choose(self, name: str) -> None:
+        button = f"""document.querySelector('#tools [aria-label="{name}"]')"""
+        middle = self.value(
+            f"(() => {{ const b = {button}.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        )
+        self.mouse(middle, middle)
+
+    def mouse(self, start, end=None) -> None:
+        """Press at a place of the window, move and release."""
+        for kind, (x, y) in [
+            ("Pressed", start),
+            ("Moved", end or start),
+            ("Released", end or start),
+        ]:
+            button = {"button": "left", "clickCount": 1, "buttons": int(kind != "Released")}
+            self.ask("Input.dispatchMouseEvent", type=f"mouse{kind}", x=x, y=y, **button)
+
+    def draw(self, start, end=None) -> None:
+        """The same at places of the editor, from its middle."""
+        x, y = self.value(
+            "(() => { const b = document.getElementById('editor').getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        )
+        self.mouse(*[(x + place[0], y + place[1]) for place in (start, end or start)])
+
+    def touch(self, start) -> None:
+        x, y = self.value(
+            "(() => { const b = document.getElementById('editor').getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        )
+        points = [{"x": x + start[0], "y": y + start[1]}]
+        self.ask("Input.dispatchTouchEvent", type="touchStart", touchPoints=points)
+        self.ask("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def stop(self) -> None:
+        self.ask("Browser.close")
+        os.waitpid(self.process, 0)
+        os.close(self.read)
+        os.close(self.write)
+
+
+@pytest.fixture
+def browser(site, tmp_path):
+    found = Browser(site, tmp_path / "chromium")
+    yield found
+    found.stop()
+
+
+def test_a_molecule_is_drawn_by_pointer(browser, model):
+    browser.draw((0, 0))
+    browser.shows("C")
+    browser.draw((0, 0), (40, 5))  # a bond to a new atom, which snaps to 30 degrees
+    browser.shows("CC")
+    browser.draw((17, 10))
+    browser.shows("C=C")  # a click on the bond
+    browser.choose("element O")
+    browser.draw((35, 20))
+    browser.shows("C=O")
+    value = float(f"{model.predict('C=O')[0]:.4g}")
+    browser.until(f"document.querySelector('.value')?.innerText.startsWith('{value:g}')")
+    browser.choose("charge +1")
+    browser.draw((35, 20))
+    browser.shows("C=[OH+]")
+    browser.choose("undo")
+    browser.shows("C=O")
+    browser.choose("erase an atom or a bond")
+    browser.draw((35, 20))
+    browser.shows("C")
+    browser.choose("clear")
+    browser.shows("")
+    browser.choose("benzene")
+    browser.draw((0, 0))
+    browser.shows("c1ccccc1")
+    browser.draw((35, 0))  # along a bond
+    browser.shows("c1ccc2ccccc2c1")
+    browser.choose("clear")
+    browser.touch((-30, 0))
+    browser.shows("c1ccccc1")
+
+
+def test_a_typed_molecule_is_drawn_and_changed_and_a_wrong_atom_is_marked(browser):
+    browser.value("document.getElementById('smiles').focus()")
+    browser.ask("Input.insertText", text="C[C@H](F)Cl")
+    browser.until("document.querySelectorAll('#editor line').length === 3")
+    assert "stereochemistry" in browser.value("document.getElementById('lost').innerText")
+    browser.value("document.getElementById('smiles').select()")
+    browser.ask("Input.insertText", text="C")
+    browser.until("document.querySelectorAll('#editor text').length === 1")
+    assert browser.value("document.getElementById('lost').hidden")
+    browser.value("document.getElementById('other').focus()")
+    browser.ask("Input.insertText", text="si")
+    browser.draw((0, 0))
+    browser.shows("[SiH4]")
+    browser.choose("element F")
+    browser.draw((0, 0))
+    browser.shows("F")
+    browser.choose("triple bond")
+    browser.draw((0, 0))
+    browser.until("document.querySelectorAll('#editor .wrong').length === 1")
+    error = browser.value("document.getElementById('error').innerText")
+    assert error == "atom 1: fluorine with 3 bonds"
+    browser.value("document.getElementById('smiles').focus()")
+    browser.ask("Input.insertText", text="C1CC")
+    browser.until("document.getElementById('lost').innerText === 'The text cannot be drawn.'")
+    assert browser.value("document.querySelectorAll('#editor text').length") == 0
+    for _ in range(2):
+        browser.choose("undo")
+    browser.shows("F")
 
 
 @pytest.mark.slow
