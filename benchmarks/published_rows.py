@@ -84,7 +84,7 @@ _PEPTIDES_RINGS |= {"readout": "mean", "head_layers": 2, "dropout": 0.1, "init":
 _PEPTIDES_RINGS |= {"random_walk_pe": 16}
 
 _PEPTIDES: dict[str, Row] = {
-    "rings": (_PEPTIDES_RINGS, Recipe(epochs=24, weight_decay=0.0, warmup=0.05, average=0.99)),
+    "rings": (_PEPTIDES_RINGS, Recipe(epochs=16, weight_decay=0.0, warmup=0.05, average=0.99)),
     "graphormer-slim (ours)": (_SLIM, replace(_SLIM_RECIPE, batch_size=64, epochs=200, window=8)),
     "GPS (PyG)": (
         _size(4, 96, heads=4) | _PYG | {"walk_length": 17, "readout": "mean"},
