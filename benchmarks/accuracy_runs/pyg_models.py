@@ -49,6 +49,10 @@ class PyGStack(torch.nn.Module):
         """Convert standardised predictions to the unit of the target."""
         return scores * self.target_std + self.target_mean
 
+    def standardise(self, targets: Tensor) -> Tensor:
+        """Convert targets to what :meth:`score` predicts."""
+        return (targets - self.target_mean) / self.target_std
+
 
 def _layer(fields: dict[str, Any]) -> torch.nn.Module:
     c = fields["channels"]
