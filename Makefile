@@ -9,6 +9,8 @@ BUILD := setup.py setup.cfg pyproject.toml constraints.txt slicegraph/__init__.p
 
 # What is tested is what is installed in the venv.
 unexport PYTHONPATH
+# With it every process that a test starts would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo pretrain test test-scatter test-extras test-timm lint docs clean
 
@@ -33,7 +35,7 @@ pretrain: $(VENV)/installed
 		--licence "$(LICENCE)" $(PRETRAIN) $(ARGS)
 
 # A process a core, each with one thread; the tests of a file stay together, and share what they made.
-PARALLEL := -n auto --dist loadfile
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 test: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) $(ARGS)
 

@@ -3,10 +3,8 @@
 import re
 import runpy
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -53,15 +51,8 @@ DATA: dict[str, tuple[list[str], Callable[[Path], object], str]] = {
 }
 
 
-@cache
-def output_of(name: str) -> str:
-    command = [sys.executable, str(EXAMPLES / name), *TOY_SIZES.get(name, [])]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
 Example = Callable[..., str]
+OUTPUTS: dict[str, str] = {}
 
 
 @pytest.fixture
@@ -84,6 +75,18 @@ def example(monkeypatch, capsys) -> Iterator[Example]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def output_of(example) -> Callable[[str], str]:
+    """The output of an example at a toy size, which is run once."""
+
+    def find(name: str) -> str:
+        if name not in OUTPUTS:
+            OUTPUTS[name] = example(name, *TOY_SIZES.get(name, []))
+        return OUTPUTS[name]
+
+    return find
+
+
 def test_every_example_is_listed():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*LINES, *DATA}
 
@@ -94,7 +97,7 @@ def test_the_example_has_at_most_120_lines(name):
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_the_example_runs_and_prints_its_result(name):
+def test_the_example_runs_and_prints_its_result(output_of, name):
     assert LINES[name] in output_of(name)
 
 
@@ -107,7 +110,7 @@ def test_nothing_to_train_is_an_error_that_says_so(example, capsys, name):
     assert "expected at least 1" in error
 
 
-def test_a_few_updates_tell_surfaces_apart_far_better_than_chance():
+def test_a_few_updates_tell_surfaces_apart_far_better_than_chance(output_of):
     *_, last = re.findall(r"^surfaces: .* test ([\d.]+)%", output_of("point_cloud.py"), re.M)
     assert float(last) / 100 > 3 / SURFACES
 

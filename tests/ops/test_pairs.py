@@ -174,12 +174,11 @@ def test_opcheck(variant, dtype):
         torch.library.opcheck(pair_outer_op.op, (left, values, ptr, 2, 5))
 
 
-@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
-def test_compiles_to_one_graph_with_gradients(compiler):
+def test_compiles_to_one_graph_with_gradients():
     def function(weights: Tensor, values: Tensor, ptr: Tensor) -> Tensor:
         return pair_mix(weights.softmax(-1), values * 2, ptr).square()
 
-    compiled = torch.compile(function, fullgraph=True, backend=compiler, dynamic=True)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager", dynamic=True)
     for sizes in ([3, 5], [1, 1, 30, 4]):
         *pair, ptr = differentiable(sizes, 5)
         actual, expected = compiled(*pair, ptr), function(*pair, ptr)

@@ -201,7 +201,7 @@ def test_long_sets(backend):
     if backend == "triton":
         pytest.skip("the interpreter is slow")
     for heads in (1, 20):
-        q, k, v, tau = inputs(3000, 20, heads=heads, dtype=torch.float32)
+        q, k, v, tau = inputs(1100, 20, heads=heads, dtype=torch.float32)
         expected = formula(*(x.double() for x in (q, k, v, tau)), "laplace").float()
         torch.testing.assert_close(
             slice_attention(q, k, v, tau=tau), expected, rtol=1e-4, atol=1e-5
@@ -273,9 +273,8 @@ def _model(x: Tensor, lengths: Tensor) -> Tensor:
     return both + slice_attention(x.cos(), x, x, lengths, kernel="relu")
 
 
-@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
-def test_compiles_to_one_graph_with_gradients(compiler):
-    compiled = torch.compile(_model, fullgraph=True, backend=compiler, dynamic=True)
+def test_compiles_to_one_graph_with_gradients():
+    compiled = torch.compile(_model, fullgraph=True, backend="aot_eager", dynamic=True)
     for rows in (5, 30):
         x, lengths = torch.randn(3, rows, 4, requires_grad=True), torch.tensor([rows, 0, 3])
         expected, actual = _model(x, lengths), compiled(x, lengths)

@@ -52,7 +52,7 @@ def test_literal_columns(backend, dtype):
 # Around the sizes of registers, chunks and words: rows, channels.
 SHAPES = [(0, 3), (1, 16), (2, 1), (3, 70), (8, 1), (15, 33), (16, 16), (17, 3), (31, 1), (32, 33)]
 SHAPES += [(33, 70), (52, 16), (64, 3), (65, 33), (100, 1), (257, 16)]
-FEW_SHAPES = [(2, 1), (17, 3), (33, 33)]  # the interpreter of Triton is slow
+FEW_SHAPES = [(2, 1), (17, 3), (33, 5)]  # the interpreter of Triton is slow
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -389,9 +389,8 @@ def _model(x: Tensor, lengths: Tensor) -> Tensor:
     return sorted_ + other + max_exchange(x, lengths=lengths) + indices
 
 
-@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
-def test_compiles_to_one_graph_with_gradients(compiler):
-    compiled = torch.compile(_model, fullgraph=True, backend=compiler, dynamic=True)
+def test_compiles_to_one_graph_with_gradients():
+    compiled = torch.compile(_model, fullgraph=True, backend="aot_eager", dynamic=True)
     for rows in (5, 300):
         x, lengths = torch.randn(3, rows, 4, requires_grad=True), torch.tensor([rows, 0, 3])
         expected, actual = _model(x, lengths), compiled(x, lengths)
