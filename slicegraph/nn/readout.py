@@ -11,8 +11,7 @@ from torch_geometric.utils import segment
 
 from slicegraph.nn.packed import PaddedSets, gather_rows
 from slicegraph.nn.slice_sort import Layer
-from slicegraph.ops.layout import can_read
-from slicegraph.ops.reference import quantile_positions
+from slicegraph.ops.layout import can_read, quantile_positions
 from slicegraph.ops.sort import sort_columns
 
 

@@ -217,3 +217,16 @@ def check_lengths(name: str, values: Tensor, ptr: Tensor, length: int) -> None:
         raise ValueError(
             f"{name}: set {b} has {int(sizes[b])} rows, but weights has room for {length}"
         )
+
+
+def quantile_positions(lengths: Tensor, quantiles: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`[B, K]`: the sorted rows below and above each quantile, and the share of the second.
+
+    Whole numbers, so that no position of a large set is rounded: quantile j is j / (K - 1). One
+    quantile alone is the median.
+    """
+    first, parts = (0, quantiles - 1) if quantiles > 1 else (1, 2)
+    steps = torch.arange(first, first + quantiles, device=lengths.device)
+    position = (lengths.long().unsqueeze(-1) - 1).clamp(min=0) * steps
+    below, rest = position // parts, position % parts
+    return below, below + (rest > 0), rest / parts

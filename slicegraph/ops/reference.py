@@ -21,6 +21,7 @@ from slicegraph.ops.layout import (
     check_tensor,
     first_true,
     padding_rows,
+    quantile_positions,
     set_of_row,
 )
 from slicegraph.ops.sorted_scan import Scan, SortedSlices, log_step_scan
@@ -189,8 +190,8 @@ def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> T
     slots = _slots("pair_mix", values, ptr, length)
     if transpose:
         weights = weights.transpose(2, 3)
-    # Padding times 0 would be NaN where it is infinite.
-    weights = weights.masked_fill(_padding(ptr, length)[:, None, None], 0)
+    # Padding times 0 would be NaN where it is infinite, and AMX spreads a row of NaN to others.
+    weights = weights.masked_fill(_outside(ptr, length), 0)
     mixed = _matmul(weights, _pad(values, slots, num_sets, heads, length))
     rows = mixed.transpose(1, 2).reshape(num_sets * length, values.shape[1])
     return rows.index_select(0, slots)
@@ -202,9 +203,7 @@ def pair_outer(left: Tensor, right: Tensor, ptr: Tensor, heads: int, length: int
     check_tensor("pair_outer", "left", left, right.dtype, right.shape)
     slots, num_sets = _slots("pair_outer", right, ptr, length), ptr.shape[0] - 1
     left, right = (_pad(rows, slots, num_sets, heads, length) for rows in (left, right))
-    padding = _padding(ptr, length)[:, None]
-    outside = padding.unsqueeze(-1) | padding.unsqueeze(-2)
-    return _matmul(left, right.transpose(2, 3)).masked_fill_(outside, 0)
+    return _matmul(left, right.transpose(2, 3)).masked_fill_(_outside(ptr, length), 0)
 
 
 def _slots(name: str, rows: Tensor, ptr: Tensor, length: int) -> Tensor:
@@ -215,9 +214,10 @@ def _slots(name: str, rows: Tensor, ptr: Tensor, length: int) -> Tensor:
     return sets * length + torch.arange(rows.shape[0], device=rows.device) - ptr[sets]
 
 
-def _padding(ptr: Tensor, length: int) -> Tensor:
-    """`[B, length]`, true where a set has no row."""
-    return torch.arange(length, device=ptr.device) >= ptr.diff().unsqueeze(-1)
+def _outside(ptr: Tensor, length: int) -> Tensor:
+    """`[B, 1, length, length]`, true where a set has no such pair of rows."""
+    padding = (torch.arange(length, device=ptr.device) >= ptr.diff().unsqueeze(-1)).unsqueeze(1)
+    return padding.unsqueeze(-1) | padding.unsqueeze(-2)
 
 
 def _pad(rows: Tensor, slots: Tensor, num_sets: int, heads: int, length: int) -> Tensor:
@@ -587,16 +587,3 @@ def _dense_weights(bias: Tensor, lengths: Tensor, softmax: bool) -> Tensor:
     forbidden = (scores == -torch.inf).all(-1, keepdim=True)
     weights = scores.masked_fill(forbidden, 0).softmax(-1)
     return weights.masked_fill(forbidden | ~(rows & columns), 0)
-
-
-def quantile_positions(lengths: Tensor, quantiles: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`[B, K]`: the sorted rows below and above each quantile, and the share of the second.
-
-    Whole numbers, so that no position of a large set is rounded: quantile j is j / (K - 1). One
-    quantile alone is the median.
-    """
-    first, parts = (0, quantiles - 1) if quantiles > 1 else (1, 2)
-    steps = torch.arange(first, first + quantiles, device=lengths.device)
-    position = (lengths.long().unsqueeze(-1) - 1).clamp(min=0) * steps
-    below, rest = position // parts, position % parts
-    return below, below + (rest > 0), rest / parts

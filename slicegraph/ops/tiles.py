@@ -283,7 +283,7 @@ def _pair_weights(scores: tl.tensor, SOFTMAX: tl.constexpr) -> tl.tensor:
 def _quantile(length: tl.tensor, STEP: tl.constexpr, QUANTILES: tl.constexpr) -> tl.tensor:
     """The positions below and above a quantile of `length` sorted rows, and the share of the last.
 
-    Whole numbers as in `reference.quantile_positions`; one quantile alone is the median.
+    Whole numbers as in `layout.quantile_positions`; one quantile alone is the median.
     """
     PARTS: tl.constexpr = QUANTILES - 1 if QUANTILES > 1 else 2
     rank = (length - 1) * (STEP if QUANTILES > 1 else 1)
