@@ -1,7 +1,7 @@
 """The input of an encoder: one vector for every node of a graph or element of a sequence."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -254,6 +254,47 @@ class GraphEmbedding(Layer):
         return x if self.token is None else prepend_tokens(x, self.token, ptr.long())
 
 
+class Waves(Layer):
+    """Sines in the even channels and cosines in the odd ones: the fixed positions of `"Attention Is
+    All You Need" <https://arxiv.org/abs/1706.03762>`_.
+
+    Example:
+        >>> Waves(length=4, channels=16)(torch.tensor([0, 3])).shape
+        torch.Size([2, 16])
+    """
+
+    rows: Tensor
+
+    def __init__(self, length: int, channels: int) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.empty(length, channels), persistent=False)
+        self.fill_buffers()
+
+    def fill_buffers(self) -> None:
+        """Computes the waves."""
+        length, channels = self.rows.shape
+        with torch.device("cpu"):
+            rates = torch.exp(torch.arange(0, channels, 2) * (-math.log(10000.0) / channels))
+            angles = torch.arange(length).unsqueeze(1) * rates
+            rows = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :channels]
+        self.rows = rows.to("cpu" if self.rows.is_meta else self.rows.device, self.rows.dtype)
+
+    def forward(self, places: Tensor) -> Tensor:
+        """Reads the rows of positions.
+
+        Args:
+            places: integers of any shape.
+        """
+        return self.rows[places]
+
+
+POSITIONS: dict[str, Callable[[int, int], FeatureTable | Waves | None]] = {
+    "learned": lambda length, channels: FeatureTable([length], channels),
+    "sinusoidal": Waves,
+    "none": lambda length, channels: None,
+}
+
+
 class SequenceEmbedding(Layer):
     r"""Embeds tokens or vectors, and adds a position encoding.
 
@@ -280,8 +321,6 @@ class SequenceEmbedding(Layer):
         torch.Size([5, 16])
     """
 
-    waves: Tensor
-
     def __init__(
         self,
         channels: int,
@@ -293,28 +332,21 @@ class SequenceEmbedding(Layer):
         token: bool = False,
     ) -> None:
         super().__init__()
-        self._check_choice("positions", positions, ("learned", "sinusoidal", "none"))
-        self.channels, self.max_length, self.positions = channels, max_length, positions
+        self._check_choice("positions", positions, POSITIONS)
+        self.channels, self.max_length = channels, max_length
         self.elements = feature_encoder(channels, [vocabulary] if vocabulary else None, in_channels)
         self.num_places = max_length + token
-        self.places = FeatureTable([self.num_places], channels) if positions == "learned" else None
+        self.places = POSITIONS[positions](self.num_places, channels)
         self.token = torch.nn.Parameter(torch.empty(1, channels)) if token else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Resets all learnable parameters; tokens are as large as the waves if there are any."""
         super().reset_parameters()
-        if self.positions == "sinusoidal" and isinstance(self.elements, FeatureTable):
+        if isinstance(self.places, Waves) and isinstance(self.elements, FeatureTable):
             torch.nn.init.normal_(self.elements.weight)
         if self.token is not None:
             torch.nn.init.normal_(self.token, std=0.02)
-        self.fill_buffers()
-
-    def fill_buffers(self) -> None:
-        """Computes the waves."""
-        if self.positions == "sinusoidal":
-            waves = sinusoids(self.num_places, self.channels).to(self.elements.weight)
-            self.register_buffer("waves", waves, persistent=False)
 
     def forward(self, elements: Tensor, ptr: Tensor | None = None) -> Tensor:
         """Embeds each element, and puts a token in front of every sequence if there is one.
@@ -326,7 +358,7 @@ class SequenceEmbedding(Layer):
         """
         if ptr is None:
             return self._of_dense(elements)
-        if self.positions != "none" and can_read(ptr):
+        if self.places is not None and can_read(ptr):
             lengths = ptr.diff()
             if lengths.numel() and int(longest := lengths.max()) > self.max_length:
                 raise ValueError(
@@ -336,24 +368,17 @@ class SequenceEmbedding(Layer):
         x, ptr = self.elements(elements), ptr.long()
         if self.token is not None:
             x, ptr = prepend_tokens(x, self.token, ptr), token_ptr(ptr)
-        if self.positions == "none":
+        if self.places is None:
             return x
         places = torch.arange(x.shape[0], device=x.device) - ptr[set_of_row(ptr, x.shape[0])]
-        return x + (self.waves[places] if self.places is None else self.places(places))
+        return x + self.places(places)
 
     def _of_dense(self, elements: Tensor) -> Tensor:
         x = self.elements(elements.flatten(0, 1)).unflatten(0, elements.shape[:2])
         if self.token is not None:
             x = torch.cat([self.token.to(x.dtype).expand(x.shape[0], 1, -1), x], 1)
-        if self.positions == "none":
+        if self.places is None:
             return x
         # Padding may make a batch longer than the longest sequence.
         places = torch.arange(x.shape[1], device=x.device).clamp(max=self.num_places - 1)
-        return x + (self.waves[places] if self.places is None else self.places(places))
-
-
-def sinusoids(length: int, channels: int) -> Tensor:
-    """Returns ``[length, channels]``, sines in the even channels and cosines in the odd ones."""
-    rates = torch.exp(torch.arange(0, channels, 2) * (-math.log(10000.0) / channels))
-    angles = torch.arange(length).unsqueeze(1) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :channels]
+        return x + self.places(places)

@@ -92,8 +92,7 @@ class SliceKernel(Layer):
         if not tau > 0:
             raise ValueError(f"SliceKernel: tau = {tau}, expected a positive number")
         self.slices, self.initial_tau, self.kernel = slices, tau, kernel
-        has_width = kernel == "laplace"
-        self.log_tau = torch.nn.Parameter(torch.empty(slices)) if has_width else None
+        self.log_tau = torch.nn.Parameter(torch.empty(slices)) if KERNELS[kernel] else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -238,9 +237,18 @@ ENCODER_MIXERS = MIXERS | {  # those of a graph encoder, which may have a local 
     "none": MixerKind(lambda m, v, sizes, pairs: v.new_zeros(()), needs_pairs=False)
 }
 SEQUENCE_MIXERS = {name: MIXERS[name] for name in ("sort", "slice", "qkv")}  # they need no graph
-ALIGNS: dict[str, Callable[..., Tensor]] = {  # how sorted values are assigned to the rows of a set
-    "rows": lambda order, x, sizes: order(x, sizes.lengths, sizes.ptr),
-    "pivot": lambda order, x, sizes: order.pivoted(x, *sizes),
+
+
+class Align(NamedTuple):
+    """How sorted values are assigned to the rows of a set."""
+
+    function: Callable[..., Tensor]
+    fuses: bool  # the kernel that mixes and sorts assigns them in this way
+
+
+ALIGNS = {
+    "rows": Align(lambda order, x, sizes: order(x, sizes.lengths, sizes.ptr), fuses=True),
+    "pivot": Align(lambda order, x, sizes: order.pivoted(x, *sizes), fuses=False),
 }
 
 
@@ -360,13 +368,13 @@ class Mixer(Layer):
 
     def sort(self, values: Tensor, sizes: Sizes) -> Tensor:
         """Orders the channels of each set."""
-        return ALIGNS[self.align](self.order, values, sizes)
+        return ALIGNS[self.align].function(self.order, values, sizes)
 
     def sort_mixed(self, values: Tensor, sizes: Sizes, pairs: PairBias) -> Tensor:
         """Orders the channels of each set after its rows were mixed, in one kernel if there is."""
         order, p = self.order, self.active_dropout
         assert order is not None
-        if pairs.fuses(values) and self.align == "rows" and not order.exchanges:
+        if pairs.fuses(values) and ALIGNS[self.align].fuses and not order.exchanges:
             return pairs.mix(values, p, sort=True, descending=order.descending)
         return self.sort(pairs.mix(values, p), sizes)
 

@@ -10,7 +10,7 @@ from slicegraph.ops import reference
 from slicegraph.ops.layout import OptTensor, check_dense, check_layout
 from slicegraph.ops.operator import Operator, differentiate, observed
 
-KERNELS = ("laplace", "relu")
+KERNELS = {"laplace": True, "relu": False}  # whether a kernel has a width
 
 
 def slice_attention(
@@ -78,7 +78,7 @@ def attend_sets(
 ) -> Tensor:
     """`slice_attention` for callers whose input is right by construction; `tau` is `[H]`."""
     queries = None if q is k else q
-    return slice_attention_op(v, k, queries, tau, lengths, ptr, kernel == "relu")[0]
+    return slice_attention_op(v, k, queries, tau, lengths, ptr, not KERNELS[kernel])[0]
 
 
 def _checked(

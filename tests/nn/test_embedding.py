@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from slicegraph.nn import FeatureTable, GraphEmbedding, SequenceEmbedding
-from slicegraph.nn.embedding import sinusoids
+from slicegraph.nn.embedding import Waves
 
 FEATURES = torch.tensor([[0, 1], [2, 0], [1, 1]])
 
@@ -142,7 +142,7 @@ def test_an_element_is_its_vector_and_its_place(positions, token):
     elements = torch.randint(20, (11,), generator=torch.Generator().manual_seed(0))
     places = {
         "learned": lambda: embedding.places.weight,
-        "sinusoidal": lambda: embedding.waves,
+        "sinusoidal": lambda: embedding.places.rows,
         "none": lambda: torch.zeros(6 + token, 8),
     }[positions]()
     out = embedding(elements, SEQUENCES).split([n + token for n in SIZES])
@@ -158,7 +158,7 @@ def test_vectors_are_projected():
 
 
 def test_sinusoids_are_those_of_the_transformer():
-    waves = sinusoids(7, 6)
+    waves = Waves(7, 6).rows
     for place in range(7):
         for i in range(3):
             angle = place / 10000 ** (2 * i / 6)
