@@ -65,7 +65,7 @@ static bool measure(Sets& sets, int64_t most) {
 
 // Fresh memory of this size comes straight from the system; without huge pages, touching it costs
 // about as much as sorting into it.
-static void expect_large_writes(void* data, int64_t bytes) {
+static void expect_large_writes([[maybe_unused]] void* data, [[maybe_unused]] int64_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr int64_t kFresh = int64_t(32) << 20;
   constexpr uintptr_t kPage = uintptr_t(2) << 20;
@@ -73,8 +73,6 @@ static void expect_large_writes(void* data, int64_t bytes) {
   const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) & ~(kPage - 1);
   const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(kPage - 1);
   if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
-#else
-  (void)data, (void)bytes;
 #endif
 }
 

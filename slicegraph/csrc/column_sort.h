@@ -6,39 +6,6 @@
 
 namespace slicegraph::SLICEGRAPH_LEVEL {
 
-// Short sets of one channel, as many as a register has lanes, from the order of the sets to the order of
-// the rows, or back. They are kRows registers either way, and every register of the one side is put
-// together from all registers of the other.
-template <class T, int kLanes, int kRows, bool kToRows>
-struct ShortSets {
-  using V = Vector<T, kLanes>;
-  using Lanes = std::make_integer_sequence<int, kLanes>;
-
-  // rows[r * width + i] = sets[i * kRows + r], or the other way round
-  static SLICEGRAPH_INLINE void turn(const T* from, T* to, int64_t width) {
-    V in[kRows];
-    for (int k = 0; k < kRows; ++k) in[k] = load<V>(from + k * (kToRows ? kLanes : width));
-    put(in, to, kToRows ? width : kLanes, std::make_integer_sequence<int, kRows>());
-  }
-  template <int... k>
-  static SLICEGRAPH_INLINE void put(const V (&in)[kRows], T* out, int64_t width,
-                                    std::integer_sequence<int, k...>) {
-    (store(out + k * width, gather<k, 0>(in[0], in, Lanes())), ...);
-  }
-  // Lane i of register `kOut`, from register `kIn` on; what comes from earlier ones is in `found`.
-  template <int kOut, int kIn, int... i>
-  static SLICEGRAPH_INLINE V gather(V found, const V (&in)[kRows],
-                                    std::integer_sequence<int, i...> lanes) {
-    if constexpr (kIn == kRows) return found;
-    else return gather<kOut, kIn + 1>(shuffle<T, kLanes, lane(kOut, kIn, i)...>(found, in[kIn]), in, lanes);
-  }
-  static constexpr int lane(int out, int in, int i) {
-    const int set = i * kRows + out, row = out * kLanes + i;
-    if (in != (kToRows ? set / kLanes : row % kRows)) return i;
-    return kLanes + (kToRows ? set % kLanes : row / kRows);
-  }
-};
-
 template <class K>
 bool radix_pays(int64_t n, int64_t lanes) {
   const int64_t registers = parts_of(lanes * K::kParts, K::kLanes);
@@ -158,8 +125,7 @@ class ColumnSort {
   Block in_place(int64_t b, const Set& set, int64_t c0, int64_t c1) const {
     const uint8_t* mask = job_.mask ? job_.mask + c0 : nullptr;
     return {source(b, set) + c0 * int64_t(sizeof(Bits)), values(set.first, c0), indices(set.first, c0),
-            job_.row_stride, job_.channels, set.length, c1 - c0, c1 - c0, Row::kParts, mask,
-            job_.descending != 0};
+            job_.row_stride, job_.channels, set.length, c1 - c0, c1 - c0, mask, job_.descending != 0};
   }
 
   // Calls use(columns) with the keys of a block.
@@ -197,8 +163,7 @@ class ColumnSort {
       sort(in_place(b, set, c, c + 1), scratch);
     } else if (set.length > 0 && c == 0) {
       Stage stage;
-      prepare(stage, set.length, 1);
-      sort_staged(stage, b, scratch);
+      sort_staged(stage, b, set.length, 1, scratch);
     }
     pad(set, c, c + 1);
   }
@@ -213,25 +178,18 @@ class ColumnSort {
       const int64_t most = smaller(end - b, sets_a_stage());
       int64_t count = dense ? most : 1;  // neighbours of one length share a stage
       while (count < most && job_.sets[b + count].length == length) ++count;
-      if (length > 0) {
-        prepare(stage, length, count);
-        sort_staged(stage, b, scratch);
-      }
+      if (length > 0) sort_staged(stage, b, length, count, scratch);
       for (int64_t i = 0; !dense && i < count; ++i) pad(job_.sets[b + i], 0, job_.channels);
       b += count;
     }
   }
 
-  // Where the columns of `count` neighbouring sets of n rows go in memory some registers wide. Where
-  // half a register holds them, they are placed so that their keys fill one register and not half of
-  // two.
+  // The columns of `count` neighbouring sets of n rows in memory some registers wide: where each one
+  // begins in the tensor and in the output, from the first element of the first set on.
   struct Stage {
     int64_t n = 0, count = 0, width = 0;
-    bool halved = false;
-    int64_t from_set = 0, to_set = 0;  // elements from one set to the next
-    // `from` and `to` from their first element on; places are below the width, as GCC cannot see.
-    int64_t place[kMostLanes], from[kMostLanes], to[kMostLanes];
-    uint8_t mask[4 * kMostLanes] = {};
+    int64_t from[kMostLanes], to[kMostLanes];
+    uint8_t mask[kMostLanes] = {};
   };
 
   void prepare(Stage& stage, int64_t n, int64_t count) const {
@@ -239,28 +197,23 @@ class ColumnSort {
     const int64_t c = job_.channels, used = count * c;
     const bool packed = job_.sets.packed();
     stage.n = n, stage.count = count, stage.width = parts_of(used, kLanes) * kLanes;
-    stage.halved = job_.index_bytes && Row::kParts == 2 && 2 * used <= kLanes;
-    stage.from_set = packed ? n * job_.row_stride : job_.set_stride;
-    stage.to_set = (packed ? n : job_.sets.rows) * c;
     for (int64_t i = 0; i < used && i < kMostLanes; ++i) {
-      const int64_t place = stage.halved ? Row::column(0, static_cast<int>(i)) : i;
-      stage.place[i] = place;
-      stage.from[i] = i / c * stage.from_set + i % c;
-      stage.to[i] = i / c * stage.to_set + i % c;
-      if (job_.mask) stage.mask[place] = job_.mask[i % c];
+      stage.from[i] = i / c * (packed ? n * job_.row_stride : job_.set_stride) + i % c;
+      stage.to[i] = i / c * (packed ? n : job_.sets.rows) * c + i % c;
+      if (job_.mask) stage.mask[i] = job_.mask[i % c];
     }
   }
 
-  void sort_staged(const Stage& stage, int64_t b, char* scratch) const {
-    const int64_t n = stage.n, used = stage.count * job_.channels;
+  void sort_staged(Stage& stage, int64_t b, int64_t n, int64_t count, char* scratch) const {
+    prepare(stage, n, count);
+    const int64_t used = count * job_.channels;
     const Set set = job_.sets[b];
     Bits* from = reinterpret_cast<Bits*>(scratch);
     Bits* to = from + n * stage.width;
     char* index = reinterpret_cast<char*>(to + n * stage.width);
     if (used < stage.width) std::memset(from, 0, n * stage.width * sizeof(Bits));
     move<true>(stage, reinterpret_cast<const Bits*>(source(b, set)), from);
-    sort({scratch, reinterpret_cast<char*>(to), index, stage.width, stage.width, n, stage.width,
-          stage.place[used - 1] + 1, stage.halved ? 1 : Row::kParts,
+    sort({scratch, reinterpret_cast<char*>(to), index, stage.width, stage.width, n, stage.width, used,
           job_.mask ? stage.mask : nullptr, job_.descending != 0},
          scratch + stage_bytes(n));
     move<false>(stage, reinterpret_cast<Bits*>(values(set.first, 0)), to);
@@ -275,27 +228,19 @@ class ColumnSort {
   template <bool kFill, class Outside, class T>
   void move(const Stage& stage, Outside* tensor, T* staged) const {
     const int64_t n = stage.n, width = stage.width, row = kFill ? job_.row_stride : job_.channels;
-    const int64_t set = kFill ? stage.from_set : stage.to_set, used = stage.count * job_.channels;
+    const int64_t used = stage.count * job_.channels;
     const auto copy = [](Outside& outside, T& inside) {
       if constexpr (kFill) inside = outside;
       else outside = inside;
     };
-    if (job_.channels > 1 || stage.halved) {
-      const int64_t* at = kFill ? stage.from : stage.to;
+    const int64_t* at = kFill ? stage.from : stage.to;
+    if (job_.channels > 1) {
       for (int64_t r = 0; r < n; ++r, tensor += row, staged += width)
-        for (int64_t i = 0; i < used; ++i) copy(tensor[at[i]], staged[stage.place[i]]);
+        for (int64_t i = 0; i < used; ++i) copy(tensor[at[i]], staged[i]);
       return;
     }
-    int64_t i = 0;
-    if (row == 1 && set == n && n >= 2 && n <= 8)
-      with_number<2, 8>(n, [&](auto rows) {
-        using Short = ShortSets<T, kLanes, rows, kFill>;
-        for (; i + kLanes <= stage.count; i += kLanes)
-          if constexpr (kFill) Short::turn(tensor + i * n, staged + i, width);
-          else Short::turn(staged + i, tensor + i * n, width);
-      });
-    for (; i < stage.count; ++i)
-      for (int64_t r = 0; r < n; ++r) copy(tensor[i * set + r * row], staged[r * width + i]);
+    for (int64_t i = 0; i < used; ++i)
+      for (int64_t r = 0; r < n; ++r) copy(tensor[at[i] + r * row], staged[r * width + i]);
   }
 
   // Padding comes out as zeros that stay in their rows.

@@ -14,9 +14,10 @@ SLICEGRAPH_INLINE U scramble(U x) {
   return x ^ (x >> 16);
 }
 
-// Whether the entries from `position` on are kept: a lane is all ones, or 0.
-template <int kLanes>
-SLICEGRAPH_INLINE auto kept_from(uint64_t seed, uint32_t dropped, int64_t position) {
+// The values at the positions from `position` on, those that are dropped as 0.
+template <class T, int kLanes>
+SLICEGRAPH_INLINE Vector<T, kLanes> only_kept(Vector<T, kLanes> values, uint64_t seed, uint32_t dropped,
+                                              int64_t position) {
   using U = Vector<uint32_t, kLanes>;
   constexpr uint32_t kHigh = 0x9e3779b9u;
   U lane{};
@@ -25,25 +26,26 @@ SLICEGRAPH_INLINE auto kept_from(uint64_t seed, uint32_t dropped, int64_t positi
   const U carry = low < lane ? U{} + kHigh : U{};
   const U high =
       carry + (static_cast<uint32_t>(seed >> 32) + static_cast<uint32_t>(position >> 32) * kHigh);
-  return scramble(scramble(low + static_cast<uint32_t>(seed)) ^ high) >= dropped;
+  const auto kept = scramble(scramble(low + static_cast<uint32_t>(seed)) ^ high) >= dropped;
+  return __builtin_convertvector(kept, decltype(values < values)) ? values : Vector<T, kLanes>{};
 }
 
 template <class T>
 void dropout_span(const DropoutJob& job, int64_t first, int64_t end) {
-  const T* x = reinterpret_cast<const T*>(job.x) + first;
-  T* out = reinterpret_cast<T*>(job.out) + first;
+  constexpr int kLanes = kVectorBytes / sizeof(T);
+  using V = Vector<T, kLanes>;
+  const T* x = reinterpret_cast<const T*>(job.x);
+  T* out = reinterpret_cast<T*>(job.out);
   const T scale = static_cast<T>(job.kept_scale);
-  const uint32_t low = static_cast<uint32_t>(job.seed) + static_cast<uint32_t>(first);
-  const uint32_t high =
-      static_cast<uint32_t>(job.seed >> 32) + static_cast<uint32_t>(first >> 32) * 0x9e3779b9u;
-  const uint32_t dropped = static_cast<uint32_t>(job.dropped);
-  for (int32_t i = 0; i < static_cast<int32_t>(end - first); ++i) {
-    const uint32_t hash = scramble(scramble(low + static_cast<uint32_t>(i)) ^ high);
-    out[i] = hash >= dropped ? x[i] * scale : T(0);
+  for (int64_t i = first; i < end; i += kLanes) {
+    const int64_t count = end - i;
+    const V from = count < kLanes ? load_first<V>(x + i, count) : load<V>(x + i);
+    const V kept = only_kept<T, kLanes>(from * scale, job.seed, job.dropped, i);
+    if (count < kLanes) store_first(out + i, kept, count);
+    else store(out + i, kept);
   }
 }
 
-// A span never crosses a multiple of 2^32, where `high` changes.
 constexpr int64_t kDropoutSpan = 8192;
 
 inline Plan dropout_plan(const DropoutJob& job) {

@@ -8,13 +8,6 @@
 
 namespace slicegraph {
 
-static bool within(const int64_t* values, int64_t count, int64_t limit) {
-  bool good = true;
-  for (int64_t i = 0; i < count; ++i)
-    good &= static_cast<uint64_t>(values[i]) < static_cast<uint64_t>(limit);
-  return good;
-}
-
 template <class T>
 void add_message(int64_t count, const T* __restrict from, const T* __restrict edge,
                  T* __restrict sum) {
@@ -107,6 +100,9 @@ int edge_sum(const EdgeJob& job) {
 using namespace slicegraph;
 
 SLICEGRAPH_API int slicegraph_edge_sum(const EdgeJob* job) {
+  const auto within = [](const int64_t* values, int64_t count, int64_t limit) {
+    return std::all_of(values, values + count, [=](int64_t value) { return value >= 0 && value < limit; });
+  };
   if (!within(job->index, 2 * job->edges, job->rows) ||
       !within(job->codes, job->edges * job->width, job->table_rows))
     return kBadInput;

@@ -73,7 +73,6 @@ struct ValueKey {
 
   static SLICEGRAPH_INLINE void make(Values key, int64_t, Element (&e)[1]) { e[0] = key; }
   static SLICEGRAPH_INLINE Values key(const Element (&e)[1]) { return e[0]; }
-  static constexpr int column(int, int lane) { return lane; }
 
   static SLICEGRAPH_INLINE Scalar scalar(B key, int64_t) { return key; }
   static SLICEGRAPH_INLINE B scalar_key(Scalar s) { return s; }
@@ -150,7 +149,6 @@ struct PairKey {
   }
   static SLICEGRAPH_INLINE Values key(const Element (&e)[1]) { return e[0].key; }
   static SLICEGRAPH_INLINE Rows row(const Element (&e)[1]) { return e[0].row; }
-  static constexpr int column(int, int lane) { return lane; }
 
   static SLICEGRAPH_INLINE Scalar scalar(int64_t key, int64_t row) { return {key, row}; }
   static SLICEGRAPH_INLINE int64_t scalar_key(Scalar s) { return s.key; }

@@ -19,7 +19,6 @@ struct Block {
   int64_t rows;
   int64_t width;        // columns that can be read and written
   int64_t lanes;        // columns in use, at most `width`
-  int parts;            // registers of keys that a register of values fills
   const uint8_t* mask;  // their directions, or null
   bool descending;
 
@@ -224,7 +223,7 @@ class NetworkColumns {
   void sort() {
     for (int64_t v = 0; v < vectors_; ++v) {
       for (int64_t r = block_.rows; r < padded_; ++r) put(v, r, Values{} + kMagnitude<Bits>);
-      for (int part = 0; part < K::kParts && part < block_.parts; ++part)
+      for (int part = 0; part < K::kParts; ++part)
         sort_network(rows(v, part), block_.rows);
     }
   }
@@ -262,12 +261,10 @@ class NetworkColumns {
   SLICEGRAPH_INLINE void put(int64_t v, int64_t r, Values key) {
     Element e[K::kParts];
     K::make(key, r, e);
-    for (int part = 0; part < K::kParts; ++part)
-      if (part < block_.parts) rows(v, part)[r] = e[part];
+    for (int part = 0; part < K::kParts; ++part) rows(v, part)[r] = e[part];
   }
   SLICEGRAPH_INLINE void get(int64_t v, int64_t r, Element (&e)[K::kParts]) const {
-    for (int part = 0; part < K::kParts; ++part)
-      e[part] = part < block_.parts ? rows(v, part)[r] : Element{};
+    for (int part = 0; part < K::kParts; ++part) e[part] = rows(v, part)[r];
   }
 
   const Block& block_;

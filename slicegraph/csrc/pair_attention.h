@@ -111,9 +111,8 @@ class Attention {
 
   // The weights from column j of row i on, those that are dropped as 0.
   SLICEGRAPH_INLINE V drop(V weights, int64_t i, int64_t j) const {
-    if (!dropped_) return weights;
-    const auto kept = kept_from<kLanes>(seed_, dropped_, square_ + i * length_ + j);
-    return __builtin_convertvector(kept, Mask) ? weights * kept_scale_ : V{};
+    if (!job_.dropped) return weights;
+    return only_kept<T, kLanes>(weights * kept_scale_, job_.seed, job_.dropped, square_ + i * length_ + j);
   }
 
   // A row whose pairs are all forbidden has a sum of 0, and no weights.
@@ -196,8 +195,6 @@ class Attention {
   const int64_t triple_ = row_ + 2 * set_.first * channels_, square_ = task_ * length_ * length_;
   const T scale_ = static_cast<T>(1 / std::sqrt(static_cast<double>(width_)));
   const T kept_scale_ = static_cast<T>(job_.kept_scale);
-  const uint64_t seed_ = static_cast<uint64_t>(job_.seed);
-  const uint32_t dropped_ = static_cast<uint32_t>(job_.dropped);
   const T* qkv_ = reinterpret_cast<const T*>(job_.qkv) + triple_;
   const T* bias_ = reinterpret_cast<const T*>(job_.bias) + square_;
   T *totals_ = reinterpret_cast<T*>(job_.totals) + row_ / width_ * 2, *grad_bias_ = nullptr;

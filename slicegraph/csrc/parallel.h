@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -35,30 +36,23 @@ inline int useful_threads(int64_t work, int64_t threads, int64_t share = 1 << 17
 
 // Working memory of one thread, kept between calls: allocating it for every call costs more than
 // sorting in it.
-class Scratch {
- public:
-  ~Scratch() { std::free(data_); }
+struct Scratch {
+  std::unique_ptr<void, decltype(&std::free)> data{nullptr, std::free};
+  int64_t bytes = 0;
 
   // Null if there is no memory.
-  void* get(int64_t bytes) {
-    if (bytes > bytes_) {
-      release();
-      if (posix_memalign(&data_, 64, bytes) == 0) bytes_ = bytes;
+  void* get(int64_t needed) {
+    if (needed > bytes) {
+      data.reset();
+      data.reset(std::aligned_alloc(64, parts_of(needed, 64) * 64));
+      bytes = data ? needed : 0;
     }
-    return bytes <= bytes_ ? data_ : nullptr;
+    return data.get();
   }
   void trim() {
     constexpr int64_t kKept = int64_t(64) << 20;
-    if (bytes_ > kKept) release();
+    if (bytes > kKept) data.reset(), bytes = 0;
   }
-
- private:
-  void release() {
-    std::free(data_);
-    data_ = nullptr, bytes_ = 0;
-  }
-  void* data_ = nullptr;
-  int64_t bytes_ = 0;
 };
 
 // Calls work(task, scratch) for every task, in any order.

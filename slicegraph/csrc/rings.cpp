@@ -12,16 +12,14 @@ struct RingSearch {
   const RingsJob& job;
   int64_t rings = 0, members = 0;  // those found, also where there is no room for them
 
-  std::vector<std::vector<int64_t>> neighbours;
-  std::vector<int64_t> path, blocked;  // how many nodes of the path, but for its last, are neighbours
-  std::vector<char> closes;            // is a neighbour of the first node
+  std::vector<std::vector<int64_t>> neighbours{};
+  std::vector<int64_t> path{}, blocked{};  // how many nodes of the path, but for its last, are neighbours
 
   void search(int64_t graph) {
     const int64_t first_node = job.ptr[graph], nodes = job.ptr[graph + 1] - first_node;
     const int64_t* const edge_ptr = job.offsets + job.graphs + 1;
     neighbours.assign(nodes, {});
     blocked.assign(nodes, 0);
-    closes.assign(nodes, 0);
     for (int64_t e = edge_ptr[graph]; e < edge_ptr[graph + 1]; ++e) {
       const int64_t a = job.edge_index[e] - first_node, b = job.edge_index[job.edges + e] - first_node;
       if (a == b) continue;
@@ -33,7 +31,6 @@ struct RingSearch {
       some.erase(std::unique(some.begin(), some.end()), some.end());
     }
     for (int64_t first = 0; first < nodes; ++first) {
-      for (int64_t node : neighbours[first]) closes[node] = 1;
       for (int64_t second : neighbours[first]) {
         if (second < first) continue;
         path = {first, second};
@@ -41,7 +38,6 @@ struct RingSearch {
         extend(first_node);
         --blocked[second];
       }
-      for (int64_t node : neighbours[first]) closes[node] = 0;
     }
   }
 
@@ -50,7 +46,7 @@ struct RingSearch {
     for (int64_t node : neighbours[last]) {
       if (node <= path[0] || blocked[node]) continue;
       path.push_back(node);
-      if (closes[node]) {
+      if (std::binary_search(neighbours[node].begin(), neighbours[node].end(), path[0])) {
         if (path[1] < node) add(first_node);  // else it is found in this direction, too
       } else if (static_cast<int64_t>(path.size()) < job.max_length) {
         for (int64_t near : neighbours[last]) ++blocked[near];

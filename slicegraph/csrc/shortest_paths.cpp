@@ -3,8 +3,10 @@
 // Of several shortest paths the one with the lexicographically smallest node sequence is taken, of
 // parallel edges the first. A graph of up to 64 nodes is searched from all its nodes at once, with
 // sets of nodes as the bits of a word; a larger one with a queue, 64 sources a task.
+#include <algorithm>
 #include <cstring>
 #include <exception>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -43,10 +45,10 @@ struct PathsOfGraph {
 
 // Up to 64 nodes. Those at distance d from node i are the ones at distance d - 1 from a neighbour
 // of i, less those that are nearer; the path goes through the first such neighbour, and continues
-// as the path from there. kHops is max_hops if that is known to the compiler, else 0.
-template <class Distance, class Edge, int kHops>
+// as the path from there.
+template <class Distance, class Edge>
 void search_small(const PathsOfGraph<Distance, Edge>& graph, Edge* edge_of) {
-  const int64_t n = graph.nodes, hops = kHops ? kHops : graph.max_hops;
+  const int64_t n = graph.nodes, hops = graph.max_hops;
   uint64_t neighbours[64], seen[64], sets[2][64];
   uint64_t *last = sets[0], *next = sets[1];
   graph.clear(0, n);
@@ -90,23 +92,15 @@ struct Neighbours {
   int32_t* node;   // [edges]
   int32_t* edge;   // [edges]
 
-  // Sorts the edges by end, then by start, keeping the order of equals: O(nodes + edges).
+  // Sorts the edges by start, end and number.
   template <class Graph>
-  void fill(const Graph& graph, int32_t* by_end) {
-    const auto count = [&](const int64_t* ends) {  // where the edges of each node begin
-      std::memset(first, 0, (graph.nodes + 1) * sizeof(int32_t));
-      for (int64_t e = 0; e < graph.edges; ++e) ++first[ends[e] - graph.first_node + 1];
-      for (int64_t i = 0; i < graph.nodes; ++i) first[i + 1] += first[i];
-    };
-    count(graph.ends);
-    for (int64_t e = 0; e < graph.edges; ++e) by_end[first[graph.end(e)]++] = e;
-    count(graph.starts);
-    for (int64_t k = 0; k < graph.edges; ++k) {
-      const int32_t e = by_end[k], at = first[graph.start(e)]++;
-      node[at] = graph.end(e), edge[at] = e;
-    }
-    for (int64_t i = graph.nodes; i > 0; --i) first[i] = first[i - 1];
-    first[0] = 0;
+  void fill(const Graph& graph) {
+    std::memset(first, 0, (graph.nodes + 1) * sizeof(int32_t));
+    for (int64_t e = 0; e < graph.edges; ++e) edge[e] = e, ++first[graph.start(e) + 1];
+    for (int64_t i = 0; i < graph.nodes; ++i) first[i + 1] += first[i];
+    const auto place = [&](int32_t e) { return std::make_tuple(graph.start(e), graph.end(e), e); };
+    std::sort(edge, edge + graph.edges, [&](int32_t a, int32_t b) { return place(a) < place(b); });
+    for (int64_t k = 0; k < graph.edges; ++k) node[k] = graph.end(edge[k]);
   }
 };
 
@@ -143,23 +137,17 @@ void search_large(const PathsOfGraph<Distance, Edge>& graph, int64_t first_sourc
   const int64_t n = graph.nodes, last_source = smaller(first_source + kSourcesPerTask, n);
   int32_t *const queue = memory + (n + 1), *const hops_to = queue + n, *const node = hops_to + n;
   Neighbours neighbours{memory, node, node + graph.edges};
-  neighbours.fill(graph, node + 2 * graph.edges);
+  neighbours.fill(graph);
   graph.clear(first_source, last_source);
   for (int64_t i = first_source; i < last_source; ++i)
     search_from(graph, neighbours, i, queue, hops_to);
 }
 
-struct PathsTask {
-  int64_t graph, first_source;
-};
-
 template <class Distance, class Edge>
-void search_paths(const PathsJob& job, PathsTask task, void* scratch) {
-  const PathsOfGraph<Distance, Edge> paths{job, task.graph};
-  Edge* const edge_of = static_cast<Edge*>(scratch);
-  if (paths.nodes > 64) return search_large(paths, task.first_source, scratch);
-  if (job.max_hops == 5) return search_small<Distance, Edge, 5>(paths, edge_of);
-  search_small<Distance, Edge, 0>(paths, edge_of);
+void search_paths(const PathsJob& job, int64_t graph, int64_t first_source, void* scratch) {
+  const PathsOfGraph<Distance, Edge> paths{job, graph};
+  if (paths.nodes > 64) return search_large(paths, first_source, scratch);
+  search_small(paths, static_cast<Edge*>(scratch));
 }
 
 }  // namespace slicegraph
@@ -188,20 +176,22 @@ SLICEGRAPH_API int slicegraph_graph_offsets(const PathsJob* job) {
 
 // For edges that slicegraph_graph_offsets found in order.
 SLICEGRAPH_API int slicegraph_shortest_paths(const PathsJob* job) try {
-  std::vector<PathsTask> tasks;
+  std::vector<std::pair<int64_t, int64_t>> tasks;  // a graph, and the first of 64 sources
   int64_t scratch = 0;
   for (int64_t b = 0; b < job->graphs; ++b) {
     const int64_t nodes = job->ptr[b + 1] - job->ptr[b];
     const int64_t edges = job->edge_ptr()[b + 1] - job->edge_ptr()[b];
-    const int64_t words = nodes <= 64 ? nodes * nodes : 3 * nodes + 1 + 3 * edges;
+    const int64_t words = nodes <= 64 ? nodes * nodes : 3 * nodes + 1 + 2 * edges;
     scratch = larger(words * sizeof(int32_t), scratch);
-    for (int64_t i = 0; i < nodes; i += kSourcesPerTask) tasks.push_back({b, i});
+    for (int64_t i = 0; i < nodes; i += kSourcesPerTask) tasks.emplace_back(b, i);
   }
   const int threads = useful_threads(job->pair_ptr()[job->graphs], job->threads, 1 << 14);
   const auto search = with_path_types(
       *job, [](auto distance, auto edge) { return search_paths<decltype(distance), decltype(edge)>; });
   return for_each_task(static_cast<int64_t>(tasks.size()), threads, scratch,
-                       [&](int64_t task, void* memory) { search(*job, tasks[task], memory); });
+                       [&](int64_t task, void* memory) {
+                         search(*job, tasks[task].first, tasks[task].second, memory);
+                       });
 } catch (const std::exception&) {
   return kNoMemory;
 }

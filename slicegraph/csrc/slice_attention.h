@@ -27,9 +27,17 @@ class SliceScan {
  public:
   static constexpr int64_t kKeys = kEach ? kLanes : 1;
 
-  static int64_t scratch_bytes(int64_t n, bool backward) {
-    const int64_t arrays = backward ? 10 : 7, blocks = backward ? 7 : 4;
-    return n * int64_t(sizeof(T)) * (arrays * kKeys + blocks * kLanes) + n * 4 * kKeys;
+  static Plan plan(const SliceJob& job) {
+    const int64_t arrays = job.grad_out ? 10 : 7, blocks = job.grad_out ? 7 : 4, n = job.sets.longest;
+    const int64_t elements = job.sets.all_rows() * job.heads * job.width;
+    return {job.sets.count * parts_of(job.heads, kKeys),
+            n * int64_t(sizeof(T)) * (arrays * kKeys + blocks * kLanes) + n * 4 * kKeys, 8 * elements,
+            {{job.out, elements * int64_t(sizeof(T))}}};
+  }
+  static void run_task(const SliceJob& job, int64_t task, void* scratch) {
+    const int64_t blocks = parts_of(job.heads, kKeys), b = task / blocks, head = task % blocks * kKeys;
+    T* grad_tau = reinterpret_cast<T*>(job.grad_tau) + b * job.heads + head;
+    SliceScan(job, job.sets[b], head, scratch).run(grad_tau);
   }
 
   SliceScan(const SliceJob& job, const Set& set, int64_t head, void* scratch)
@@ -302,23 +310,6 @@ class SliceScan {
   T rate_[kKeys];
 };
 
-template <class T, int kLanes, bool kEach>
-Plan slice_plan(const SliceJob& job, SliceScan<T, kLanes, kEach>*) {
-  using Scan = SliceScan<T, kLanes, kEach>;
-  const int64_t elements = job.sets.all_rows() * job.heads * job.width;
-  return {job.sets.count * parts_of(job.heads, Scan::kKeys),
-          Scan::scratch_bytes(job.sets.longest, job.grad_out != nullptr), 8 * elements,
-          {{job.out, elements * int64_t(sizeof(T))}}};
-}
-
-template <class T, int kLanes, bool kEach>
-void slice_task(const SliceJob& job, int64_t task, void* scratch, SliceScan<T, kLanes, kEach>*) {
-  using Scan = SliceScan<T, kLanes, kEach>;
-  const int64_t blocks = parts_of(job.heads, Scan::kKeys), b = task / blocks;
-  const int64_t head = task % blocks * Scan::kKeys;
-  Scan(job, job.sets[b], head, scratch).run(reinterpret_cast<T*>(job.grad_tau) + b * job.heads + head);
-}
-
 // Calls use(scan) with a null pointer to the type of the scan that suits the job.
 template <class Use>
 auto with_scan(const SliceJob& job, const Use& use) {
@@ -333,10 +324,10 @@ auto with_scan(const SliceJob& job, const Use& use) {
 
 inline Plan slice_plan(const SliceJob& job) {
   if (job.width == 0) return {};
-  return with_scan(job, [&](auto* scan) { return slice_plan(job, scan); });
+  return with_scan(job, [&](auto* scan) { return scan->plan(job); });
 }
 inline void slice_task(const SliceJob& job, int64_t task, void* scratch) {
-  with_scan(job, [&](auto* scan) { slice_task(job, task, scratch, scan); });
+  with_scan(job, [&](auto* scan) { scan->run_task(job, task, scratch); });
 }
 
 }  // namespace slicegraph::SLICEGRAPH_LEVEL

@@ -136,26 +136,21 @@ Status run(const BiasJob& w, T* shares, int64_t share) {
 }
 
 template <class T>
-Status run(const BiasJob& w, T* shares = nullptr, int64_t share = 0) {
-  return with_path_types(w, [&](auto distance, auto edge) {
-    return run<T, decltype(distance), decltype(edge)>(w, shares, share);
-  });
-}
-
-template <class T>
-Status run_job(const BiasJob& w) {
-  if (!w.backward) return run<T>(w);
-  const int64_t rows = w.max_distance + 2 + w.token, share = (rows + w.hops) * w.heads;
+Status run(const BiasJob& w) {
+  const int64_t rows = w.max_distance + 2 + w.token, width = w.hops * w.heads;
+  const int64_t share = w.backward ? rows * w.heads + width : 0;
   T *grad_table = reinterpret_cast<T*>(w.table), *grad_products = reinterpret_cast<T*>(w.products);
-  std::fill_n(grad_table, rows * w.heads, T(0));
-  std::fill_n(grad_products, w.edges * w.hops * w.heads, T(0));
   std::vector<T> shares(parts_of(w.graphs, kTogether) * share, T(0));
-  const Status status = run<T>(w, shares.data(), share);
+  if (w.backward) {
+    std::fill_n(grad_table, rows * w.heads, T(0));
+    std::fill_n(grad_products, w.edges * width, T(0));
+  }
+  const Status status = with_path_types(w, [&](auto distance, auto edge) {
+    return run<T, decltype(distance), decltype(edge)>(w, shares.data(), share);
+  });
   for (size_t at = 0; at < shares.size(); at += share) {
     add(rows * w.heads, shares.data() + at, grad_table);
-    if (w.empty)
-      add(w.hops * w.heads, shares.data() + at + rows * w.heads,
-          grad_products + (w.edges - 1) * w.hops * w.heads);
+    if (w.empty) add(width, shares.data() + at + rows * w.heads, grad_products + (w.edges - 1) * width);
   }
   return status;
 }
@@ -166,7 +161,7 @@ using namespace slicegraph;
 
 SLICEGRAPH_API int slicegraph_structural_bias(const BiasJob* job) try {
   if (!fits(*job)) return kBadInput;
-  return job->dtype == kFloat32 ? run_job<float>(*job) : run_job<double>(*job);
+  return job->dtype == kFloat32 ? run<float>(*job) : run<double>(*job);
 } catch (const std::exception&) {
   return kNoMemory;
 }
