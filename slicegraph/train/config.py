@@ -121,7 +121,7 @@ class TrainConfig:
         ("keep", "mean", "median"),
     )
     censored: str | None = _data(
-        "csv: values such as >10: {}; leaves them out, takes 10, trains a limit (default: stop)",
+        "csv: values such as >10: {}: leave them out, take 10, or train on the limit (default: stop)",
         ("drop", "value", "loss"),
     )
     allow_rejected: float | None = _data(
@@ -190,7 +190,7 @@ class TrainConfig:
         ("best", "last"),
     )
     patience: int | None = _training(
-        "epochs without a better score that end the run; 0: any (csv: 50, else 0)",
+        "epochs without a better score that end the run; 0 for no limit (csv: 50, else 0)",
         ">= 0",
     )
     seed: int = _training("seed of the initial weights, sample order and dropout", ">= 0", 0)
