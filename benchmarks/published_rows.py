@@ -84,7 +84,7 @@ _PEPTIDES_RINGS |= {"readout": "mean", "head_layers": 2, "dropout": 0.1, "init":
 _PEPTIDES_RINGS |= {"random_walk_pe": 16}
 
 _PEPTIDES: dict[str, Row] = {
-    "rings": (_PEPTIDES_RINGS, Recipe(epochs=16, weight_decay=0.0, warmup=0.05, average=0.99)),
+    "rings": (_PEPTIDES_RINGS, Recipe(epochs=80, weight_decay=0.0, warmup=0.05, average=0.999)),
     "graphormer-slim (ours)": (_SLIM, replace(_SLIM_RECIPE, batch_size=64, epochs=200, window=8)),
     "GPS (PyG)": (
         _size(4, 96, heads=4) | _PYG | {"walk_length": 17, "readout": "mean"},
@@ -116,6 +116,9 @@ _HIV_RINGS_RECIPE = Recipe(epochs=40, batch_size=128, lr=5e-4, warmup=0.05, aver
 
 _HIV: dict[str, Row] = {
     "rings": (_HIV_RINGS, _HIV_RINGS_RECIPE),
+    "rings, quantile": (_HIV_RINGS | {"kind": "ours"}, _HIV_RINGS_RECIPE),
+    "rings, dropout 0.5": (_HIV_RINGS | {"dropout": 0.5}, _HIV_RINGS_RECIPE),
+    "rings, sum": (_HIV_RINGS | {"readout": "sum_mean"}, _HIV_RINGS_RECIPE),
     "GPS (PyG)": (
         _size(10, 64, heads=4) | _PYG | {"walk_length": 17, "readout": "mean", "dropout": 0.05},
         _HIV_RECIPE,
