@@ -182,26 +182,6 @@ def _dense_sum(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
     return (x if sets.full else torch.where(sets.real.unsqueeze(-1), x, 0)).sum(1)
 
 
-def _dense_mean(x: Tensor, sets: PaddedSets, _: int) -> Tensor:
-    return _dense_sum(x, sets, 0) / sets.sizes.clamp(min=1).unsqueeze(-1)
-
-
-def _dense_quantiles(x: Tensor, sets: PaddedSets, quantiles: int) -> Tensor:
-    return _quantiles_of_dense(x, sets.lengths, quantiles).flatten(1)
-
-
-def _sum(x: Tensor, ptr: Tensor, _: int) -> Tensor:
-    return segment(x, ptr, reduce="sum")
-
-
-def _mean(x: Tensor, ptr: Tensor, _: int) -> Tensor:
-    return segment(x, ptr, reduce="mean")
-
-
-def _quantiles(x: Tensor, ptr: Tensor, quantiles: int) -> Tensor:
-    return SliceSortAggregation(quantiles)(x, ptr=ptr, dim=0)
-
-
 def _both(one: ReadoutKind, other: ReadoutKind) -> ReadoutKind:
     """Two readouts, concatenated."""
     return ReadoutKind(
@@ -211,8 +191,16 @@ def _both(one: ReadoutKind, other: ReadoutKind) -> ReadoutKind:
     )
 
 
-_MEAN, _SUM = ReadoutKind(_mean, _dense_mean), ReadoutKind(_sum, _dense_sum)
-_QUANTILES = ReadoutKind(_quantiles, _dense_quantiles, parts=lambda k: k)
+_SUM = ReadoutKind(lambda x, ptr, k: segment(x, ptr, reduce="sum"), _dense_sum)
+_MEAN = ReadoutKind(
+    lambda x, ptr, k: segment(x, ptr, reduce="mean"),
+    lambda x, sets, k: _dense_sum(x, sets, k) / sets.sizes.clamp(min=1).unsqueeze(-1),
+)
+_QUANTILES = ReadoutKind(
+    lambda x, ptr, k: SliceSortAggregation(k)(x, ptr=ptr, dim=0),
+    lambda x, sets, k: _quantiles_of_dense(x, sets.lengths, k).flatten(1),
+    parts=lambda k: k,
+)
 READOUTS = {
     "token": ReadoutKind(
         lambda x, ptr, k: gather_rows(x, ptr[:-1]), lambda x, sets, k: x[:, 0], token=True
