@@ -121,7 +121,8 @@ class TrainConfig:
         ("keep", "mean", "median"),
     )
     censored: str | None = _data(
-        "csv: values such as >10: {}: leave them out, take 10, or train on the limit (default: stop)",
+        "csv: values such as >10: {}: leave them out, take 10, or train on the limit (default: "
+        "stop)",
         ("drop", "value", "loss"),
     )
     allow_rejected: float | None = _data(
