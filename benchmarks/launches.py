@@ -57,8 +57,9 @@ class Launches(TorchDispatchMode):
         views = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
         if ours or not (views or name in FREE):
             self.counts[name] += 1
-            # The gradient of the quantiles' weights is summed over the sets.
+            # The gradients of the quantiles' weights and of a norm are summed over the programs.
             self.counts[name] += name == "dense_mix_backward" and args[3] is not None
+            self.counts[name] += name == "dropout_add_norm_backward"
         if ours:  # not in Triton's interpreter
             return getattr(reference, name)(*args)
         return func(*args, **(kwargs or {}))

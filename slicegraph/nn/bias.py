@@ -53,9 +53,9 @@ class PairBias:
     ) -> None:
         self.bias, self.sets, self.softmax = bias, sets, softmax
         self.layers, self.kind, self.weights = layers, kind, None
-        self.fused = softmax and kind == "softmax" and fuses_mix(bias, _product_type(bias))
+        self.fused = softmax and kind == "softmax" and fuses_mix(bias, product_type(bias))
         if not layers:  # in the type of the products: one cast for all layers, and one backward
-            dtype = _product_type(bias)
+            dtype = product_type(bias)
             if self.fused:
                 pass  # the kernel of each layer computes its softmax
             elif softmax:
@@ -149,7 +149,7 @@ def padding_value(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def _product_type(x: Tensor) -> torch.dtype:
+def product_type(x: Tensor) -> torch.dtype:
     """Returns the type in which products of `x` are computed, with autocast or without."""
     device = x.device.type
     enabled = x.is_floating_point() and torch.is_autocast_enabled(device)

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from slicegraph.nn.bias import PairBias
+from slicegraph.nn.bias import PairBias, product_type
 from slicegraph.nn.embedding import FeatureTable, feature_encoder
 from slicegraph.nn.mixer import Mixer, linear_of, recomputed
 from slicegraph.nn.packed import PaddedSets, gather_rows
-from slicegraph.nn.slice_sort import NORMS, Layer
+from slicegraph.nn.slice_sort import NORMS, Layer, LayerNorm
+from slicegraph.ops.layout import on_cpu
+from slicegraph.ops.operator import copy_each, is_transformed
 from slicegraph.ops.pairs import dropout_add
 from slicegraph.ops.paths import edge_sum
 
@@ -286,10 +288,19 @@ class EncoderBlock(Layer):
             read = x if norm is None else norm(x)
             mixed = self._run(partial(self.mixer, **options), read, is_random)
             mixed = mixed + self._pass_messages(read, edges, rows)
-        x = self._add(mixed, x if rows is None else gather_rows(x.flatten(0, -2), rows))
+        x = x if rows is None else gather_rows(x.flatten(0, -2), rows)
+        if self._joins(mixed, x):
+            x, read = self.ffn_norm(x, mixed, self._active_dropout)
+            return self._add(linear_of(functional.gelu, self.ffn_in(read), self.ffn_out), x)
+        x = self._add(mixed, x)
         x = mixer_norm(x) if self.post_norm else x
         x = self._add(self._run(partial(self._ffn, norm=ffn_norm), x), x)
         return ffn_norm(x) if self.post_norm else x
+
+    def _joins(self, mixed: Tensor, x: Tensor) -> bool:
+        """Whether the first sum and the second norm are one kernel."""
+        join = not (self.post_norm or self.recompute == "all" or on_cpu(x))
+        return join and isinstance(self.ffn_norm, LayerNorm) and mixed.shape == x.shape
 
     def _pass_messages(self, x: Tensor, edges: Edges, rows: Tensor | None) -> Tensor:
         assert self.local is not None
@@ -305,7 +316,73 @@ class EncoderBlock(Layer):
         return recomputed(run, x, is_random) if self.recompute == "all" else run(x)
 
     def _add(self, branch: Tensor, x: Tensor) -> Tensor:
-        return dropout_add(branch, x, self.dropout if self.training else 0.0)
+        return dropout_add(branch, x, self._active_dropout)
+
+    @property
+    def _active_dropout(self) -> float:
+        return self.dropout if self.training else 0.0
+
+
+class _Cast(torch.autograd.Function):
+    """Casts tensors by one kernel, and their gradients by another."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.dtypes = [x.dtype for x in tensors]
+        ctx.set_materialize_grads(False)
+        return tuple(_copies(tensors, [dtype] * len(tensors)))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        pairs = [pair for pair in zip(grads, ctx.dtypes, strict=True) if pair[0] is not None]
+        found = iter(_copies(*zip(*pairs, strict=True)) if pairs else ())
+        return None, *(None if grad is None else next(found) for grad in grads)
+
+
+def _copies(tensors: Sequence[Tensor], dtypes: Sequence[torch.dtype]) -> list[Tensor]:
+    if copy_each is None or torch.is_grad_enabled():  # the second derivative of a gradient
+        return [x.to(dtype) for x, dtype in zip(tensors, dtypes, strict=True)]
+    out = [torch.empty_like(x, dtype=dtype) for x, dtype in zip(tensors, dtypes, strict=True)]
+    copy_each(out, list(tensors))
+    return out
+
+
+def cast_together(dtype: torch.dtype, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Casts tensors to a type by one kernel, and their gradients back by another."""
+    if torch.compiler.is_compiling() or is_transformed():
+        return tuple(x.to(dtype) for x in tensors)
+    return _Cast.apply(dtype, *tensors)
+
+
+def _half(x: Tensor, blocks: Iterable[torch.nn.Module]) -> torch.dtype | None:
+    """Returns bfloat16 if an encoder shall compute in it: on a GPU, by autocast.
+
+    Autocast would cast every weight, bias and gradient by a kernel of its own, and keep the rows
+    between the layers in float32. A block that is called again in the backward pass, where its
+    copies no longer exist, leaves it to autocast.
+    """
+    again = any(getattr(block, "recompute", None) == "all" for block in blocks)
+    if on_cpu(x) or again or product_type(x) != torch.bfloat16 or x.dtype == torch.bfloat16:
+        return None
+    return torch.bfloat16
+
+
+class _InHalf:
+    """Calls a block with copies of its parameters, but those of a batch norm, in another type."""
+
+    def __init__(self, block: torch.nn.Module, dtype: torch.dtype) -> None:
+        self.block, self.dtype = block, dtype
+
+    def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        found = {
+            f"{prefix}.{name}" if prefix else name: parameter
+            for prefix, module in self.block.named_modules()
+            if not isinstance(module, torch.nn.BatchNorm1d)
+            for name, parameter in module.named_parameters(recurse=False)
+        }
+        copies = dict(zip(found, cast_together(self.dtype, *found.values()), strict=True))
+        with torch.autocast(x.device.type, enabled=False):
+            return torch.func.functional_call(self.block, copies, (x, *args), kwargs)
 
 
 def real_rows(norm: torch.nn.Module, sets: PaddedSets | None) -> Callable[[Tensor], Tensor]:
@@ -316,7 +393,7 @@ def real_rows(norm: torch.nn.Module, sets: PaddedSets | None) -> Callable[[Tenso
 
 
 def encode(
-    blocks: Iterable[torch.nn.Module],
+    blocks: Iterable[Any],
     x: Tensor,
     ptr: Tensor | None = None,
     pairs: PairBias | None = None,
@@ -327,8 +404,13 @@ def encode(
 ) -> Tensor:
     """Applies all blocks to packed rows with their ``ptr``, or to dense ones with their layout
     ``sets``; with ``first_rows`` the last one computes only the first row per set."""
-    *earlier, last = blocks
     first = None
+    if (dtype := _half(x, blocks)) is not None:
+        if edges is not None and edges.state is not None:
+            edges.state = edges.state.to(dtype)
+        blocks = [_InHalf(block, dtype) for block in blocks]
+        x = x.to(dtype)
+    *earlier, last = blocks
     if first_rows and sets is not None:
         first = torch.arange(sets.num_sets, device=x.device) * sets.length
     elif first_rows and ptr is not None:

@@ -10,11 +10,29 @@ from torch_geometric.nn.inits import reset
 
 from slicegraph.nn.packed import batch_to_ptr, check_batch, gather_rows, scatter_rows, to_front
 from slicegraph.ops.layout import can_read, set_of_row
+from slicegraph.ops.pairs import dropout_add_norm
 from slicegraph.ops.sort import interleave_descending, sort_columns
 from slicegraph.ops.sort import max_exchange_op as swap_maximum
 
+
+class LayerNorm(torch.nn.LayerNorm):
+    """Torch's layer norm, which can also add a branch to its input first."""
+
+    def forward(self, x: Tensor, branch: Tensor | None = None, dropout: float = 0.0) -> Any:
+        """Normalises rows.
+
+        Args:
+            x: ``[..., channels]``, the rows.
+            branch: like ``x``; then the output is a pair, the sum of both and its norm.
+            dropout: the probability with which an entry of the branch is dropped.
+        """
+        if branch is None:
+            return super().forward(x)
+        return dropout_add_norm(branch, x, dropout, self.weight, self.bias, self.eps)
+
+
 NORMS: dict[str, type[torch.nn.Module]] = {
-    "layer": torch.nn.LayerNorm,
+    "layer": LayerNorm,
     "batch": torch.nn.BatchNorm1d,  # over the rows of all sets of a batch
 }
 

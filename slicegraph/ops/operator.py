@@ -153,8 +153,9 @@ def _private(path: str) -> Any:
 # is on, every call records a gradient. Without the fifth, which tells that hooks see every tensor
 # that autograd keeps, `nn` does not use such hooks to keep less. The sixth is the only check of
 # values that neither waits for a GPU nor breaks a compiled graph: without it, an unsorted batch is
-# not noticed there. Without the seventh, gradients are scaled one by one. Without the eighth, which
-# torch.export names for this, a model is exported with plain tensors only.
+# not noticed there. Without the seventh, gradients are scaled one by one; without the eighth, tensors
+# are cast one by one. Without the ninth, which torch.export names for this, a model is exported with
+# plain tensors only.
 PRIVATE_NAMES = (
     "_C._get_tracing_state",
     "_C._len_torch_dispatch_stack",
@@ -163,13 +164,14 @@ PRIVATE_NAMES = (
     "_C._autograd._top_saved_tensors_default_hooks",
     "_assert_async",
     "_foreach_mul_",
+    "_foreach_copy_",
     "utils._pytree",
 )
 _tracing_state, _dispatch_modes, _functorch_level = map(_private, PRIVATE_NAMES[:3])
 _knows_observers = None not in (_tracing_state, _dispatch_modes, _functorch_level)
 _knows_forward_mode = _private(PRIVATE_NAMES[3]) is not None
 _saving_hooks = _private(PRIVATE_NAMES[4])
-assert_async, multiply_each, pytree = map(_private, PRIVATE_NAMES[5:])
+assert_async, multiply_each, copy_each, pytree = map(_private, PRIVATE_NAMES[5:])
 _is_compiling = torch.compiler.is_compiling
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
-from slicegraph.ops import cpu, reference
+from slicegraph.ops import cpu, reference, triton
 from slicegraph.ops.layout import (
     OptTensor,
     can_read,
@@ -250,6 +250,22 @@ def dropout_add(x: Tensor, added: Tensor, p: float) -> Tensor:
     return dropout_add_op(x, added.to(torch.promote_types(x.dtype, added.dtype)), draw_seed(), p)
 
 
+def dropout_add_norm(
+    x: Tensor, added: Tensor, p: float, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Computes ``dropout(x, p) + added`` and its layer norm, which Triton does in one kernel.
+
+    Its gradient is a second kernel; neither keeps a mask, nor the statistics of the norm.
+    """
+    fused = p < 1 and x.shape == added.shape and x.shape[-1] <= triton.NORM_CHANNELS
+    fused = fused and not on_cpu(x) and not torch.compiler.is_compiling()
+    if not (fused and has_kernel("dropout_add_norm", x.device.type, x.dtype)):
+        total = dropout_add(x, added, p)
+        return total, functional.layer_norm(total, weight.shape, weight, bias, eps)
+    added = added.to(torch.promote_types(x.dtype, added.dtype))
+    return dropout_add_norm_op(x, added, weight, bias, draw_seed() if p else None, p, eps)
+
+
 def draw_seed() -> Tensor:
     """Draw a seed from torch's generator of the CPU, which a GPU need not wait for."""
     return torch.randint(2**63 - 1, ())
@@ -293,3 +309,42 @@ class _DropoutAdd(Function):
         if needed:
             grad_x = _dropout(grad_out.to(ctx.dtype), *ctx.saved_tensors, ctx.p)
         return None, grad_x, grad_out, None, None
+
+
+_NORM = "Tensor weight, {}Tensor? seed, float p, float eps"
+dropout_add_norm_op = Operator(
+    "dropout_add_norm",
+    "Tensor x, Tensor added, " + _NORM.format("Tensor bias, "),
+    "(Tensor, Tensor)",
+    lambda x, added, *rest: (added.new_empty(added.shape), added.new_empty(added.shape)),
+    gradients=4,
+)
+dropout_add_norm_backward_op = Operator(
+    "dropout_add_norm_backward",
+    "Tensor grad_total, Tensor grad_out, Tensor total, " + _NORM.format(""),
+    "(Tensor, Tensor, Tensor)",
+    lambda grad_total, _, total, weight, seed, *rest: (
+        total.new_empty(total.shape),
+        total.new_empty(0 if seed is None else total.shape),
+        weight.new_empty((2, *weight.shape)),
+    ),
+)
+
+
+@dropout_add_norm_op.differentiate_with
+class _DropoutAddNorm(Function):
+    @staticmethod
+    def forward(ctx: Any, run: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
+        total, out = run(*inputs)
+        ctx.save_for_backward(total, inputs[2], inputs[4])
+        ctx.options, ctx.dtype = inputs[5:], inputs[0].dtype
+        return total, out
+
+    @staticmethod
+    def backward(ctx: Any, grad_total: Tensor, grad_out: Tensor) -> tuple[Any, ...]:
+        total, weight, seed = ctx.saved_tensors
+        again = torch.is_grad_enabled()  # the formula has all derivatives, the kernel has not
+        run = reference.dropout_add_norm_backward if again else dropout_add_norm_backward_op
+        grad_added, grad_x, sums = run(grad_total, grad_out, total, weight, seed, *ctx.options)
+        grad_x = grad_added if seed is None else grad_x
+        return None, grad_x.to(ctx.dtype), grad_added, *sums.unbind(0), None, None, None

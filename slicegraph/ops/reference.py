@@ -260,6 +260,32 @@ def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
     return dropout(x, seed, p) + added
 
 
+def dropout_add_norm(
+    x: Tensor, added: Tensor, weight: Tensor, bias: Tensor, seed: OptTensor, p: float, eps: float
+) -> tuple[Tensor, Tensor]:
+    """`dropout(x) + added`, and its layer norm."""
+    total = (x if seed is None else dropout(x, seed, p)) + added
+    affine = (weight.to(total.dtype), bias.to(total.dtype))
+    return total, functional.layer_norm(total, total.shape[-1:], *affine, eps)
+
+
+def dropout_add_norm_backward(
+    grad_total: Tensor, grad_out: Tensor, total: Tensor, weight: Tensor, seed: OptTensor, p: float,
+    eps: float
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of `added`; of `x`, empty if nothing is dropped; of weight and bias."""
+    values = total.to(torch.promote_types(total.dtype, torch.float32))
+    variance, mean = torch.var_mean(values, -1, correction=0, keepdim=True)
+    factor = torch.rsqrt(variance + eps)
+    normed, grads = (values - mean) * factor, grad_out * weight.to(values.dtype)
+    along = normed * (grads * normed).mean(-1, keepdim=True)
+    grad_added = grad_total + factor * (grads - grads.mean(-1, keepdim=True) - along)
+    grad_added = grad_added.to(total.dtype)
+    grad_x = total.new_empty(0) if seed is None else dropout(grad_added, seed, p)
+    sums = torch.stack([grad_out * normed, grad_out.to(values.dtype)]).flatten(1, -2).sum(1)
+    return grad_added, grad_x, sums.to(weight.dtype)
+
+
 def _scramble(x: Tensor) -> Tensor:
     x = (x ^ (x >> 16)) * 0x7FEB352D & _LOW
     x = (x ^ (x >> 15)) * 0x846CA68B & _LOW

@@ -1,4 +1,4 @@
-"""The programs of the Triton kernels: a tile of a sort, of a permutation, of a scan and of a mix.
+"""The programs of the Triton kernels: a tile of a sort, a permutation, a scan, a norm and a mix.
 
 One program sorts a tile of one set, all its rows by a block of channels, with a bitonic network on
 integer keys. `tl.sort` would run a Python loop over the elements in the interpreter, keep its pairs
@@ -265,6 +265,78 @@ def dropout_tile(
     if added is not None:
         values += tl.load(added + start + local, mask=inside, other=0.0).to(tl.float32)
     tl.store(out + start + local, values.to(out.dtype.element_ty), mask=inside)
+
+
+@_jit(do_not_specialize=["seed", "dropped"])
+def norm_tile(
+    x: tl.tensor, added: tl.tensor, weight: tl.tensor, bias: tl.tensor, total: tl.tensor,
+    out: tl.tensor, seed: tl.tensor, rows: tl.tensor, dropped: tl.tensor, scale: tl.tensor,
+    eps: tl.tensor, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr
+) -> None:  # fmt: skip
+    """`total = dropout(x) + added`, and `out`, its layer norm; no dropout if `seed` is None."""
+    first = tl.program_id(0).to(tl.int64) * BLOCK_R
+    row, column = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
+    inside = (first + row < rows) & (column < C)
+    start, place = first * C, row * C + column
+    values = tl.load(x + start + place, mask=inside, other=0.0).to(tl.float32)
+    if seed is not None:
+        number = tl.load(seed) if seed.dtype.is_ptr() else seed
+        factors = _keep_factors(start, place, number, dropped, scale)
+        values = tl.where(factors == 0.0, 0.0, values * factors)
+    values += tl.load(added + start + place, mask=inside, other=0.0).to(tl.float32)
+    values = values.to(total.dtype.element_ty)
+    tl.store(total + start + place, values, mask=inside)
+    normed, _ = _normed(values.to(tl.float32), inside, eps, C)
+    factor = tl.load(weight + column, mask=column < C, other=0.0).to(tl.float32)
+    shift = tl.load(bias + column, mask=column < C, other=0.0).to(tl.float32)
+    tl.store(out + start + place, (normed * factor + shift).to(out.dtype.element_ty), mask=inside)
+
+
+@_jit()
+def _normed(
+    values: tl.tensor, inside: tl.tensor, eps: tl.tensor, C: tl.constexpr
+) -> tuple[tl.tensor, tl.tensor]:
+    """Rows with a mean of 0 and a variance of 1, and what they were multiplied by."""
+    centred = tl.where(inside, values - (tl.sum(values, 1) / C)[:, None], 0.0)
+    factor = tl.rsqrt(tl.sum(centred * centred, 1) / C + eps)[:, None]
+    return centred * factor, factor
+
+
+@_jit(do_not_specialize=["seed", "dropped"])
+def norm_gradient_tile(
+    grad_total: tl.tensor, grad_out: tl.tensor, total: tl.tensor, weight: tl.tensor,
+    grad_added: tl.tensor, grad_x: tl.tensor, sums: tl.tensor, seed: tl.tensor, rows: tl.tensor,
+    dropped: tl.tensor, scale: tl.tensor, eps: tl.tensor, C: tl.constexpr, BLOCK_R: tl.constexpr,
+    BLOCK_C: tl.constexpr, TILES: tl.constexpr
+) -> None:  # fmt: skip
+    """The gradient of `norm_tile` for some tiles, with their sums for weight and bias."""
+    row, column = tl.arange(0, BLOCK_R)[:, None], tl.arange(0, BLOCK_C)[None, :]
+    factor = tl.load(weight + column, mask=column < C, other=0.0).to(tl.float32)
+    of_weight = tl.zeros([1, BLOCK_C], tl.float32)
+    of_bias = tl.zeros([1, BLOCK_C], tl.float32)
+    for tile in range(TILES):
+        first = (tl.program_id(0).to(tl.int64) * TILES + tile) * BLOCK_R
+        inside = (first + row < rows) & (column < C)
+        start, place = first * C, row * C + column
+        values = tl.load(total + start + place, mask=inside, other=0.0).to(tl.float32)
+        normed, scaled = _normed(values, inside, eps, C)
+        grads = tl.load(grad_out + start + place, mask=inside, other=0.0).to(tl.float32)
+        of_weight += tl.sum(grads * normed, 0)[None, :]
+        of_bias += tl.sum(grads, 0)[None, :]
+        grads *= factor
+        along = normed * (tl.sum(grads * normed, 1) / C)[:, None]
+        grads = scaled * (grads - (tl.sum(grads, 1) / C)[:, None] - along)
+        grads += tl.load(grad_total + start + place, mask=inside, other=0.0).to(tl.float32)
+        grads = grads.to(grad_added.dtype.element_ty)
+        tl.store(grad_added + start + place, grads, mask=inside)
+        if seed is not None:
+            number = tl.load(seed) if seed.dtype.is_ptr() else seed
+            factors = _keep_factors(start, place, number, dropped, scale)
+            grads = tl.where(factors == 0.0, 0.0, grads.to(tl.float32) * factors)
+            tl.store(grad_x + start + place, grads.to(grad_x.dtype.element_ty), mask=inside)
+    at = sums + tl.program_id(0) * 2 * C + column
+    tl.store(at, of_weight, mask=column < C)
+    tl.store(at + C, of_bias, mask=column < C)
 
 
 @_jit()

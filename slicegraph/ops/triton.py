@@ -25,6 +25,8 @@ from slicegraph.ops.tiles import (
     mix_gradient_tile,
     mix_tile,
     move_tile,
+    norm_gradient_tile,
+    norm_tile,
     scan_tiles,
     sort_tile,
 )
@@ -39,6 +41,7 @@ INSTALLED = triton is not None
 AUTOMATIC = ("cuda",)  # devices that use this backend by default: the interpreter is for tests
 MAX_ROWS = 1024  # the longest set that one program sorts
 MIX_ROWS, MIX_WIDTH = 128, 64  # the longest set and the widest head that one program mixes
+NORM_CHANNELS, NORM_TILES = 2048, 4  # the widest row of a norm, and the tiles of its gradient
 _INFINITY = {torch.float32: 0x7F800000, torch.bfloat16: 0x7F80, torch.float16: 0x7C00}
 # The operators that have a kernel, and the types of their first tensor.
 DTYPES = {
@@ -47,6 +50,7 @@ DTYPES = {
     **dict.fromkeys(("slice_attention", "slice_attention_backward"), VALUE_DTYPES),
     **dict.fromkeys(("dense_mix", "dense_mix_backward"), tuple(_INFINITY)),
     **dict.fromkeys(("dropout", "dropout_add"), tuple(_INFINITY)),
+    **dict.fromkeys(("dropout_add_norm", "dropout_add_norm_backward"), tuple(_INFINITY)),
 }
 # Sorts have no float arithmetic. Without this option Triton 3.9 warns that its default will change.
 OPTIONS = {"enable_fp_fusion": False}
@@ -272,6 +276,55 @@ def dropout(x: Tensor, seed: Tensor, p: float, added: OptTensor = None) -> Tenso
 def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
     """`dropout(x) + added`."""
     return dropout(x, seed, p, added)
+
+
+def _norm_options(total: Tensor, p: float, eps: float) -> dict[str, Any]:
+    """The arguments that both norm programs have: a thread has 8 entries of a tile."""
+    channels = total.shape[-1]
+    block = max(16, triton.next_power_of_2(channels))
+    rows = 64 if total.is_cpu else max(1, 2048 // block)  # few programs for the interpreter
+    return {
+        **{"rows": total.numel() // channels, **_dropping(p), "eps": eps, "C": channels},
+        **{"BLOCK_R": rows, "BLOCK_C": block, "num_warps": 8},
+    }
+
+
+def dropout_add_norm(
+    x: Tensor, added: Tensor, weight: Tensor, bias: Tensor, seed: OptTensor, p: float, eps: float
+) -> tuple[Tensor, Tensor]:
+    """`dropout(x) + added`, and its layer norm."""
+    x, added = x.contiguous(), added.contiguous()
+    total, out = torch.empty_like(added), torch.empty_like(added)
+    if total.numel():
+        options = _norm_options(total, p, eps)
+        _launch(
+            *(norm_tile, x, triton.cdiv(options["rows"], options["BLOCK_R"])),
+            **{"x": x, "added": added, "weight": weight, "bias": bias, "total": total, "out": out},
+            **{"seed": _seed(seed), **options},
+        )
+    return total, out
+
+
+def dropout_add_norm_backward(
+    grad_total: Tensor, grad_out: Tensor, total: Tensor, weight: Tensor, seed: OptTensor, p: float,
+    eps: float
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of `added`; of `x`, empty if nothing is dropped; of weight and bias."""
+    grad_added = torch.empty_like(total)
+    grad_x = total.new_empty(0) if seed is None else torch.empty_like(total)
+    channels = total.shape[-1]
+    if not total.numel():
+        return grad_added, grad_x, weight.new_zeros(2, channels)
+    options = _norm_options(total, p, eps)
+    programs = triton.cdiv(options["rows"], options["BLOCK_R"] * NORM_TILES)
+    sums = total.new_empty(programs, 2, channels, dtype=torch.float32)
+    _launch(
+        *(norm_gradient_tile, total, programs),
+        **{"grad_total": grad_total.contiguous(), "grad_out": grad_out.contiguous()},
+        **{"total": total, "weight": weight, "grad_added": grad_added, "sums": sums},
+        **{"grad_x": grad_x, "seed": _seed(seed), "TILES": NORM_TILES, **options},
+    )
+    return grad_added, grad_x, sums.sum(0, dtype=weight.dtype)  # in a fixed order
 
 
 def _mix_options(values: Tensor, bias: Tensor, p: float) -> tuple[int, dict[str, Any]]:
