@@ -153,9 +153,9 @@ def _private(path: str) -> Any:
 # is on, every call records a gradient. Without the fifth, which tells that hooks see every tensor
 # that autograd keeps, `nn` does not use such hooks to keep less. The sixth is the only check of
 # values that neither waits for a GPU nor breaks a compiled graph: without it, an unsorted batch is
-# not noticed there. Without the seventh, gradients are scaled one by one; without the eighth, tensors
-# are cast one by one. Without the ninth, which torch.export names for this, a model is exported with
-# plain tensors only.
+# not noticed there. Without the seventh, gradients are scaled one by one; without the eighth,
+# tensors are cast one by one. Without the ninth, which torch.export names for this, a model is
+# exported with plain tensors only.
 PRIVATE_NAMES = (
     "_C._get_tracing_state",
     "_C._len_torch_dispatch_stack",

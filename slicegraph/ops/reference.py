@@ -275,9 +275,9 @@ def dropout_add_norm_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of `added`; of `x`, empty if nothing is dropped; of weight and bias."""
     values = total.to(torch.promote_types(total.dtype, torch.float32))
-    variance, mean = torch.var_mean(values, -1, correction=0, keepdim=True)
-    factor = torch.rsqrt(variance + eps)
-    normed, grads = (values - mean) * factor, grad_out * weight.to(values.dtype)
+    centred = values - values.mean(-1, keepdim=True)
+    factor = torch.rsqrt(centred.square().mean(-1, keepdim=True) + eps)
+    normed, grads = centred * factor, grad_out * weight.to(values.dtype)
     along = normed * (grads * normed).mean(-1, keepdim=True)
     grad_added = grad_total + factor * (grads - grads.mean(-1, keepdim=True) - along)
     grad_added = grad_added.to(total.dtype)

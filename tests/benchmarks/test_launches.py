@@ -24,12 +24,13 @@ def test_views_and_memory_are_free_and_our_operators_are_their_kernels():
     assert "transpose" not in found
 
 
-def test_a_sorting_layer_has_its_budget_and_never_more_than_attention(batch):
-    several, _ = per_layer("sliceformer-base", batch, fused=False)
+@pytest.mark.parametrize("bf16", [False, True], ids=["float32", "bfloat16"])
+def test_a_sorting_layer_has_its_budget_and_never_more_than_attention(batch, bf16):
+    several, _ = per_layer("sliceformer-base", batch, fused=False, autocast=bf16)
     assert several <= 45
-    fused, whole = per_layer("sliceformer-base", batch, fused=True)
+    fused, whole = per_layer("sliceformer-base", batch, fused=True, autocast=bf16)
     assert fused <= 30
-    attention, of_attention = per_layer("graphormer-base", batch, fused=True)
+    attention, of_attention = per_layer("graphormer-base", batch, fused=True, autocast=bf16)
     assert fused <= attention
     assert whole <= of_attention
 

@@ -4,10 +4,17 @@ import pytest
 import torch
 from support.variants import running
 from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional
 
-from slicegraph.ops import use_backend
+from slicegraph.ops import reference, use_backend
 from slicegraph.ops.operator import as_on_gpu
-from slicegraph.ops.pairs import dropout, dropout_add, dropout_add_op
+from slicegraph.ops.pairs import (
+    dropout,
+    dropout_add,
+    dropout_add_norm,
+    dropout_add_norm_op,
+    dropout_add_op,
+)
 
 
 def seeded(x, p, seed=0):
@@ -106,3 +113,55 @@ def test_dropout_and_a_sum_in_one_kernel_are_those_of_the_reference():
     torch.library.opcheck(dropout_add_op.op, (x, added, torch.tensor(5), 0.5))
     with as_on_gpu(), use_backend("triton"):  # the sum of two types is one of the wider
         assert dropout_add(x.bfloat16(), added, 0.4).dtype == torch.float32
+
+
+def sums_and_norms(x, added, weight, bias, seed, p, eps):
+    total = (x if seed is None else reference.dropout(x, seed, p)) + added
+    return total, functional.layer_norm(total, weight.shape, weight, bias, eps)
+
+
+@pytest.mark.parametrize("variant", ["triton", "reference"])
+@pytest.mark.parametrize("shape", [(3, 70, 24), (2, 768), (1, 1), (0, 5)], ids=str)
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_dropout_a_sum_and_its_norm_are_those_of_torch(variant, shape, p):
+    inputs = [
+        torch.randn(shape),
+        torch.randn(shape),
+        torch.randn(shape[-1]),
+        torch.randn(shape[-1]),
+    ]
+    options = (torch.tensor(2**40 + 3) if p else None, p, 1e-5)
+    grads = [torch.randn(shape), torch.randn(shape)]
+
+    def outcome(run, inputs, grads):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        out = run(*leaves, *options)
+        return [*(x.detach() for x in out), *torch.autograd.grad(out, leaves, grads)]
+
+    with running(variant):
+        found = outcome(dropout_add_norm_op, inputs, grads)
+    expected = outcome(sums_and_norms, [x.double() for x in inputs], [g.double() for g in grads])
+    torch.testing.assert_close(found, [x.float() for x in expected], rtol=1e-4, atol=1e-4)
+
+
+def test_a_sum_and_its_norm_have_first_and_second_gradients():
+    inputs = [torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    inputs += [torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    run = lambda *x: dropout_add_norm_op(*x, torch.tensor(7), 0.3, 1e-5)  # noqa: E731
+    assert gradcheck(run, inputs)
+    assert gradgradcheck(lambda *x: run(*x)[1], inputs)
+    torch.library.opcheck(dropout_add_norm_op.op, (*inputs, torch.tensor(7), 0.3, 1e-5))
+
+
+def test_a_sum_and_its_norm_in_bfloat16_keep_the_type_and_follow_float32():
+    x, added, weight, bias = (
+        torch.randn(9, 32),
+        torch.randn(9, 32),
+        torch.randn(32),
+        torch.randn(32),
+    )
+    wide = functional.layer_norm(x + added, (32,), weight, bias)
+    with as_on_gpu(), use_backend("triton"):
+        total, out = dropout_add_norm(x.bfloat16(), added.bfloat16(), 0.0, weight, bias, 1e-5)
+    assert total.dtype == out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), wide, rtol=0.05, atol=0.05)
