@@ -59,14 +59,15 @@ class Step(NamedTuple):
     @property
     def layer_bytes(self) -> float:
         """The kernels of `benchmarks.launches --operators`, each tensor of B N C values read or
-        written once by each: 20 x 2 B N C forward and 45 x 2 B N C backward, besides the mix."""
-        return 65 * 2 * self.molecules * self.rows * self.channels + sum(self.mix_bytes)
+        written once by each: 19 x 2 B N C forward and 38 x 2 B N C backward, besides the mix."""
+        return 57 * 2 * self.molecules * self.rows * self.channels + sum(self.mix_bytes)
 
     @property
     def optimizer_bytes(self) -> float:
-        """AdamW: gradient read, weight and two moments read and written, a bfloat16 copy:
-        (4 + 3 x 8 + 2 + 2 x 2) P with the copy read forward and backward."""
-        return 34 * self.parameters
+        """Weight read and copied to bfloat16, copy read forward and backward; gradient written in
+        bfloat16, read, and written in float32; AdamW reads it, and reads and writes the weight and
+        two moments: (4 + 2 + 2 x 2 + 2 + 2 + 4 + 4 + 3 x 8) P."""
+        return 46 * self.parameters
 
 
 def table(step: Step) -> list[str]:

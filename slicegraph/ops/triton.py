@@ -241,10 +241,11 @@ def mix_shape(rows: int, width: int) -> tuple[int, int, int]:
     return log, max(16, triton.next_power_of_2(width)), {4: 1, 5: 2, 6: 4, 7: 16}[log]
 
 
-def gradient_shape(log: int, warps: int) -> dict[str, int]:
+def gradient_shape(log: int, warps: int, element_size: int) -> dict[str, int]:
     """The rows of pairs that the gradient of a mix has at a time, and its warps: it has three
     tensors of the pairs, and all pairs of more than 32 rows would take all registers."""
-    return {"BLOCK_R": 1 << log if log <= 5 else 16, "num_warps": min(8, warps)}
+    warps = 8 if log == 6 and element_size == 4 else min(8, warps)  # 4 spill a word on sm_120
+    return {"BLOCK_R": 1 << log if log <= 5 else 16, "num_warps": warps}
 
 
 def _dropping(p: float) -> dict[str, Any]:
@@ -278,14 +279,19 @@ def dropout_add(x: Tensor, added: Tensor, seed: Tensor, p: float) -> Tensor:
     return dropout(x, seed, p, added)
 
 
-def _norm_options(total: Tensor, p: float, eps: float) -> dict[str, Any]:
-    """The arguments that both norm programs have: a thread has 8 entries of a tile."""
-    channels = total.shape[-1]
+def norm_shape(channels: int) -> tuple[int, int, int]:
+    """The rows, the channels and the warps of a norm's tile: a thread has 8 entries of it."""
     block = max(16, triton.next_power_of_2(channels))
-    rows = 64 if total.is_cpu else max(1, 2048 // block)  # few programs for the interpreter
+    return 2048 // block, block, 8
+
+
+def _norm_options(total: Tensor, p: float, eps: float) -> dict[str, Any]:
+    """The arguments that both norm programs have."""
+    channels = total.shape[-1]
+    rows, block, warps = norm_shape(channels)
     return {
         **{"rows": total.numel() // channels, **_dropping(p), "eps": eps, "C": channels},
-        **{"BLOCK_R": rows, "BLOCK_C": block, "num_warps": 8},
+        **{"BLOCK_R": 64 if total.is_cpu else rows, "BLOCK_C": block, "num_warps": warps},
     }
 
 
@@ -434,7 +440,7 @@ def dense_mix_backward(
         **{"grad_values": grad_values, "grad_bias": grad_bias if with_bias else None},
         **{"grad_weight": of_sets, "SORT": sort, "SOFTMAX": softmax},
         QUANTILES=0 if weight is None else weight.shape[0],
-        **options | gradient_shape(options["LOG"], options["num_warps"]),
+        **options | gradient_shape(options["LOG"], options["num_warps"], values.element_size()),
     )
     if weight is None or of_sets is None:
         return grad_values, grad_bias, nothing

@@ -57,6 +57,16 @@ class Mix(NamedTuple):
     width: int = 24
 
 
+class Norm(NamedTuple):
+    element_size: int
+    gradient: bool
+    channels: int = 768
+
+
+def every_norm() -> list[Norm]:
+    return list(itertools.starmap(Norm, itertools.product((2, 4), (False, True))))
+
+
 def every_mix() -> list[Mix]:
     readings = ("none", "sort", "quantiles")
     return list(
@@ -127,7 +137,7 @@ def test_no_variant_spills_registers_in_the_range_of_molecules():
         assert process.returncode == 0, f"sm_{arch}: {errors}"
         starved, *usages = map(json.loads, output.splitlines())
         assert starved["stack"] > 0, "a spill was provoked and not seen"
-        every = (chosen_sorts(), chosen_mixes(), every_move(), every_scan())
+        every = (chosen_sorts(), chosen_mixes(), every_move(), every_scan(), every_norm())
         assert len(usages) == sum(map(len, every))
         spilling = [usage for usage in usages if usage["stack"]]
         assert not spilling, f"sm_{arch}: {spilling}"
@@ -214,12 +224,30 @@ def compile_mix(variant: Mix, arch: int) -> Any:
         return compiled(backend.mix_tile, {**both, **more}, arch, num_warps=warps)
     more = {"grad_out": rows, "added": "*fp32", "grad_values": rows, "grad_bias": "*fp32"}
     more["grad_weight"] = "*fp32" if quantiles else None
-    more |= backend.gradient_shape(log, warps)
+    more |= backend.gradient_shape(log, warps, variant.element_size)
     warps = more.pop("num_warps")
     return compiled(backend.mix_gradient_tile, {**both, **more}, arch, num_warps=warps)
 
 
-def usage(variant: Sort | Move | Scan | Mix, kernel: Any) -> dict[str, Any]:
+def compile_norm(variant: Norm, arch: int) -> Any:
+    from slicegraph.ops import triton as backend
+
+    rows = {2: "*bf16", 4: "*fp32"}[variant.element_size]
+    block_r, block_c, warps = backend.norm_shape(variant.channels)
+    arguments = {
+        **{"total": rows, "weight": "*fp32", "seed": "i64", "rows": "i32", "dropped": "i32"},
+        **{"scale": "fp32", "eps": "fp32", "C": variant.channels},
+        **{"BLOCK_R": block_r, "BLOCK_C": block_c},
+    }
+    if not variant.gradient:
+        arguments |= {**dict.fromkeys(("x", "added", "out"), rows), "bias": "*fp32"}
+        return compiled(backend.norm_tile, arguments, arch, num_warps=warps)
+    arguments |= dict.fromkeys(("grad_total", "grad_out", "grad_added", "grad_x"), rows)
+    arguments |= {"sums": "*fp32", "TILES": backend.NORM_TILES}
+    return compiled(backend.norm_gradient_tile, arguments, arch, num_warps=warps)
+
+
+def usage(variant: Sort | Move | Scan | Mix | Norm, kernel: Any) -> dict[str, Any]:
     """What the program takes of a thread; the kernels have nothing on the stack but spills."""
     from triton import knobs
 
@@ -244,6 +272,8 @@ def main() -> None:
     if "--mix" in sys.argv:
         for mix in every_mix():
             print(json.dumps(usage(mix, compile_mix(mix, arch))), flush=True)
+        for norm in every_norm():
+            print(json.dumps(usage(norm, compile_norm(norm, arch))), flush=True)
         return
     starved = Sort(32, 4, 8, "dense", False)
     print(json.dumps(usage(starved, compile_sort(starved, arch, maxnreg=40))))
@@ -255,6 +285,8 @@ def main() -> None:
         print(json.dumps(usage(move, compile_move(move, arch))), flush=True)
     for scan in every_scan():
         print(json.dumps(usage(scan, compile_scan(scan, arch))), flush=True)
+    for norm in every_norm():
+        print(json.dumps(usage(norm, compile_norm(norm, arch))), flush=True)
 
 
 if __name__ == "__main__":
