@@ -1,6 +1,7 @@
 """Every layer and model as one compiled or exported graph, whatever the sizes of its batches."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from slicegraph.nn import (
     TokenSliceSort,
 )
 from slicegraph.ops import shortest_paths
+from slicegraph.ops.operator import as_on_gpu
 
 SHAPES = ((3, 5), (2, 7), (4, 6), (5, 3), (6, 9))
 BATCHES = ((5, 9, 1), (4, 8), (12, 3, 3, 2), (6, 6, 6, 6, 2), (11, 2))
@@ -186,15 +188,31 @@ def test_an_image_model_is_one_graph_of_inductor():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["slicegraph-base", "sliceformer-base", "graphormer-base"])
-def test_a_preset_trains_as_one_graph(preset):
-    """Its mixer, readout, dropout and recomputation; the other presets differ in size and order."""
+@pytest.mark.parametrize(
+    ("preset", "bf16"),
+    [
+        ("slicegraph-base", True),
+        ("sliceformer-base", False),
+        ("graphormer-base", True),
+        ("rings", False),
+    ],
+)
+def test_a_preset_trains_as_one_graph(preset, bf16):
+    """Its mixer, readout, dropout and recomputation; the other presets differ in size and order.
+    In bfloat16 the code of a GPU is compiled, where a layer computes with copies of its weights."""
     torch.manual_seed(0)
     small = {"num_layers": 1, "channels": 8, "ffn_channels": 8, "heads": 2, "max_hops": 3}
     model, counting = GraphSliceformer.from_preset(preset, **small), Counting("aot_eager")
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=counting)
-    for sizes in BATCHES:
-        found = outcome(compiled, encoded(sizes))
-        assert all(x.isfinite().all() for x in found)
-        assert len(found) == 1 + sum(p.requires_grad for p in model.parameters())
+    with as_on_gpu() if bf16 else nullcontext():
+        for sizes in BATCHES:
+            batch = encoded(sizes)
+            if model.config.ring_nodes is not None:
+                graphs = [random_graph(size, size) for size in sizes]
+                batch = model.config.ring_nodes(Batch.from_data_list(graphs))
+                batch.max_nodes = int(batch.ptr.diff().max())
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                found = outcome(compiled, batch)
+            assert all(x.isfinite().all() for x in found)
+            assert len(found) == 1 + sum(p.requires_grad for p in model.parameters())
     assert 1 <= counting.graphs <= 2

@@ -131,6 +131,15 @@ def test_two_ranks_that_accumulate_are_one_process_with_all_of_it(two_ranks):
 
 
 @pytest.mark.slow
+def test_two_ranks_train_a_compiled_model_in_bfloat16(two_ranks):
+    folder, _ = two_ranks
+    assert json.loads((folder / "compiled" / "status.json").read_text())["state"] == "finished"
+    found, exact = (weights(folder / name) for name in ("compiled", "shared"))
+    assert all(found[name].isfinite().all() for name in exact)
+    assert 0 < distance(folder / "compiled", folder / "shared") < 0.05
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["died", "stopped/run"])
 def test_two_ranks_that_are_resumed_end_with_the_same_weights(two_ranks, name):
     folder, _ = two_ranks

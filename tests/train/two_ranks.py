@@ -1,12 +1,17 @@
 """Several runs on the two ranks of torchrun, one after another, in FOLDER.
 
-`shared` and `parts` are to be compared with one process. `whole` is not interrupted; `died` ends
+`shared` and `parts` are to be compared with one process. `compiled` is in bfloat16, and compiled by
+a backend that does not wait for a compiler of C++. `whole` is not interrupted; `died` ends
 with an error on both ranks and is resumed, and so is `stopped`, which another process has begun.
 """
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from unittest import mock
+
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -34,6 +39,9 @@ if __name__ == "__main__":
     print(slicegraph.train(shared))
     parts = replace(shared, accumulate=2, out=str(folder / "parts"))
     slicegraph.train(parts, progress=False)
+    compiled = replace(shared, compile=True, precision="bf16-mixed", out=str(folder / "compiled"))
+    with mock.patch.object(torch, "compile", partial(torch.compile, backend="aot_eager")):
+        slicegraph.train(compiled, progress=False)
     options = {"checkpoint_steps": 3, "ema": 0.9, "top_k": 2}
     slicegraph.train(tiny_config(folder, **options, out=str(folder / "whole")), progress=False)
     RunCheckpoint.on_train_batch_end = save_and_die
