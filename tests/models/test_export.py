@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.export import Dim, export
 from torch_geometric.data import Batch, Data
 
-from slicegraph.models import register_batch
+from slicegraph.models import GraphSliceformer, register_batch
 from slicegraph.nn import SliceSort
+from slicegraph.nn.mixer import SEQUENCE_MIXERS
 from slicegraph.ops.sort import decompositions
 
 ATTRIBUTES = ("ptr", "pair_distance", "pair_path", "pair_walk", "in_degree", "out_degree")
@@ -40,7 +41,7 @@ def inputs_of(batch: Data) -> tuple[Any, ...]:
     return batch.x, batch.edge_index, batch.edge_attr, *attributes, batch.max_nodes
 
 
-@pytest.mark.parametrize("kind", ["sort_attn", "ours", "walks"])
+@pytest.mark.parametrize("kind", ["ours", "walks"])
 @torch.no_grad()
 def test_a_graph_model_is_exported_for_any_batch(kind):
     model = graph_model(**KINDS[kind], num_layers=1).eval()
@@ -50,13 +51,26 @@ def test_a_graph_model_is_exported_for_any_batch(kind):
         torch.testing.assert_close(program(*inputs_of(batch)), model(batch))
 
 
-@torch.no_grad()
-def test_a_graph_model_is_exported_for_batches_of_pyg():
-    model = graph_model(**KINDS["ours"], num_layers=1).eval()
+def assert_exported_for_batches_of_pyg(model: torch.nn.Module) -> None:
     shapes = register_batch(encoded())
     program = export(model, (encoded(),), dynamic_shapes=(shapes,)).module()
     for batch in (encoded(), encoded((12, 3)), encoded((2, 2, 2, 14))):
         torch.testing.assert_close(program(batch), model(batch))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_every_mixer_is_exported_for_batches_of_pyg(kind):
+    assert_exported_for_batches_of_pyg(graph_model(**KINDS[kind], num_layers=1).eval())
+
+
+@pytest.mark.parametrize("preset", ["slicegraph-base", "sliceformer-base", "graphormer-base"])
+@torch.no_grad()
+def test_a_preset_is_exported_for_batches_of_pyg(preset):
+    """With its vocabularies and readout; the others differ in size and order, but for rings."""
+    torch.manual_seed(0)
+    small = {"num_layers": 1, "channels": 8, "ffn_channels": 8, "heads": 2, "max_hops": 3}
+    assert_exported_for_batches_of_pyg(GraphSliceformer.from_preset(preset, **small).eval())
 
 
 @torch.no_grad()
@@ -75,14 +89,23 @@ def test_a_graph_model_with_rings_is_exported_for_batches_that_have_them():
         torch.testing.assert_close(program(batch), model(batch))
 
 
+@pytest.mark.parametrize("mixer", SEQUENCE_MIXERS)
 @torch.no_grad()
-def test_a_sequence_model_is_exported_for_any_length():
-    model = sequence_model("qkv", num_layers=1)
+def test_a_sequence_model_is_exported_for_any_length(mixer):
+    model = sequence_model(mixer, num_layers=1)
     rows = {0: ANY, 1: ANY}
     inputs = (torch.ones(3, 5, dtype=torch.long), torch.ones(3, 5, dtype=torch.bool))
     program = export(model, inputs, dynamic_shapes=(rows, rows)).module()
     x, mask = torch.randint(1, 16, (4, 9)), torch.arange(9) < torch.tensor([[9], [2], [5], [1]])
     torch.testing.assert_close(program(x, mask), model(x, mask))
+
+
+@pytest.mark.parametrize("mixer", SEQUENCE_MIXERS)
+@torch.no_grad()
+def test_an_image_model_is_exported_for_any_number(mixer):
+    model = image_model(mixer, num_layers=1)
+    program = export(model, (images(3),), dynamic_shapes=({0: ANY},)).module()
+    torch.testing.assert_close(program(images(5)), model(images(5)))
 
 
 def exported_layer() -> tuple[torch.nn.Module, torch.export.ExportedProgram]:
