@@ -367,6 +367,11 @@ def number(value: float, unit: str = "") -> str:
     return f"{value:{digits}} {unit}".rstrip()
 
 
+def most_probable(values: np.ndarray) -> np.ndarray:
+    """Return the classes of probabilities ``[n, targets, classes]``; other predictions as given."""
+    return values.argmax(-1) if values.ndim == 3 else values
+
+
 def evaluator(name: str) -> Evaluator:
     """Return the evaluator of an OGB data set: "pcqm4m-v2", "pcqm4m" or an ogbg-mol* set."""
     if name in _LSC:

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     from slicegraph.metrics import counted
     from slicegraph.predict import MoleculePredictor
     from slicegraph.predict.table import labelled_table
-    from slicegraph.train.results import Scored, headline, score_splits, target_scores
+    from slicegraph.train.results import Scored, headline, score, score_splits, target_scores
     from slicegraph.train.run_folder import data_path_of_run, root_of_run, settings_of_run
 
     if args.out:
@@ -84,21 +84,18 @@ def run(args: argparse.Namespace) -> None:
     if settings and args.data == own and args.split in (settings.train_splits or ()):
         warn(f"{args.model} was trained on split {args.split!r}")
     values = model.predict_store(data.store[positions], args.batch_size)
-    several = data.task.kind == "multiclass"
-    y_pred, chances = (values.argmax(-1), values) if several else (values, None)
     labels = data.labels(positions)
     unit = (data.task.unit or model.config.unit) if data.task.kind == "regression" else ""
-    data.evaluator.update(labels, y_pred)
-    score = data.evaluator.compute()
+    test = score(data, labels, values)
     if args.data.startswith(PREFIX):
-        facts = {"metric": data.evaluator.name, "unit": unit, "test": score, "valid": None}
-        scores = score_splits(data, {args.split: Scored(labels, y_pred, chances)})[args.split]
+        facts = {"metric": data.evaluator.name, "unit": unit, "test": test, "valid": None}
+        scores = score_splits(data, {args.split: Scored(labels, values)})[args.split]
         facts["targets"] = target_scores(data.task.metric, scores)
         print(headline(facts, args.split))
     else:
-        print(f"{args.split} {data.evaluator.name} {score:.4g} {unit}".rstrip())
+        print(f"{args.split} {data.evaluator.name} {test:.4g} {unit}".rstrip())
     if args.out:
-        write_atomically(Path(args.out), [labelled_table(data, positions, y_pred, chances)])
+        write_atomically(Path(args.out), [labelled_table(data, positions, values)])
         print(f"{counted(len(positions), 'molecules')} in {args.out}")
 
 

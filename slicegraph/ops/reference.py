@@ -163,7 +163,8 @@ def slice_attention(
     if can_read(v):  # on a GPU the public function has checked
         check_sizes("slice_attention", v, lengths, ptr, "v")
     order = column_sort(k.detach(), lengths, ptr, None, False, 4)[1]
-    return SortedSlices((v, k, q, tau), order, lengths, ptr, scan).attend(relu), order
+    sets: Any = {"order": order, "lengths": lengths, "ptr": ptr, "scan": scan}
+    return SortedSlices((v, k, q, tau), **sets).attend(relu), order
 
 
 def slice_attention_backward(
@@ -179,8 +180,8 @@ def slice_attention_backward(
     scan: Scan = log_step_scan,
 ) -> tuple[Tensor, ...]:
     """The gradients of `v, k, q, tau`, that of `q` empty if there is none."""
-    slices = SortedSlices((v, k, q, tau), order, lengths, ptr, scan)
-    return slices.gradients(grad_out, relu)
+    sets: Any = {"order": order, "lengths": lengths, "ptr": ptr, "scan": scan}
+    return SortedSlices((v, k, q, tau), **sets).gradients(grad_out, relu)
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:

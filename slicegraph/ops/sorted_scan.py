@@ -45,6 +45,7 @@ class SortedSlices:
     def __init__(
         self,
         inputs: tuple[Tensor, Tensor, OptTensor, Tensor],
+        *,
         order: Tensor,
         lengths: OptTensor,
         ptr: OptTensor,

@@ -32,7 +32,7 @@ from slicegraph.models.base import find_model, load, member_folders, save_member
 from slicegraph.nn.mixer import ENCODER_MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.predict.explain import SAMPLES, Explanations, Sample, explain_rows
-from slicegraph.predict.uncertainty import Calibration, Neighbours
+from slicegraph.predict.uncertainty import Calibration, Neighbours, deviation
 from slicegraph.registry import predictor_class
 from slicegraph.transforms import StructuralEncoding
 
@@ -399,18 +399,15 @@ class MoleculePredictor(GraphSliceformer):
 
     def _more_columns(self, members: np.ndarray, interval: float | None) -> dict[str, np.ndarray]:
         """The columns of deviation and interval, of ``[N, models, targets(, classes)]``."""
-        config, more = self.config, dict[str, np.ndarray]()
-        values = members.mean(1)
+        config, values, more = self.config, members.mean(1), dict[str, np.ndarray]()
         calibration = None if interval is None else self._calibration()
         bad = ~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
         level = 0.0 if interval is None else interval
-        for target, name in enumerate(target_labels(config)):
-            if members.shape[1] > 1:
-                own = members[:, :, target]
-                if config.task == "multiclass":  # of the probability of the predicted class
-                    chosen = np.nan_to_num(values[:, target]).argmax(-1)
-                    own = np.take_along_axis(own, chosen[:, None, None], 2)[..., 0]
-                more[f"{name}_std"] = own.std(1, ddof=1)
+        if members.shape[1] > 1:
+            stds = deviation(members).T
+            more = {
+                f"{name}_std": own for name, own in zip(target_labels(config), stds, strict=True)
+            }
         if calibration is None:
             return more
         if config.task == "regression":

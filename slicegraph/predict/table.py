@@ -25,6 +25,7 @@ from slicegraph.data.columns import number_formats, read_number
 from slicegraph.data.pool import PROCESS_ENDED, ordered_map, run_halved
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.table import FORMULAS, Chunk, Row, TableSource, cut, open_table, printable
+from slicegraph.metrics import most_probable
 from slicegraph.models import GraphSliceformerConfig
 from slicegraph.predict.predictor import (
     MoleculePredictor,
@@ -112,20 +113,34 @@ def share(
 
 
 def labelled_table(
-    dataset: Any, positions: np.ndarray, values: np.ndarray, chances: np.ndarray | None = None
+    dataset: Any,
+    positions: np.ndarray,
+    values: np.ndarray,
+    *,
+    std: np.ndarray | None = None,
+    parts: Sequence[str] | None = None,
 ) -> bytes:
-    """Write labels and predictions ``[n, targets]`` of samples of a data set as CSV, a row each.
+    """Write labels and predictions of samples of a data set as CSV, a row each.
 
-    The probabilities of several classes, ``[n, targets, classes]``, are columns after the class.
+    Args:
+        dataset, positions: the samples.
+        values: ``[n, targets]``, or the probabilities ``[n, targets, classes]``, which are columns
+            after the most probable class.
+        std: ``[n, targets]``, the standard deviations of an ensemble; no columns if None.
+        parts: the name of the split in which each sample is held out; no column if None.
     """
-    chances = np.empty((*values.shape, 0)) if chances is None else chances
+    chances = values if values.ndim == 3 else np.empty((*values.shape, 0))
     kinds = ["true", "pred", *(f"p{k}" for k in range(chances.shape[2]))]
+    columns = [dataset.labels(positions)[..., None], most_probable(values)[..., None], chances]
+    if std is not None:
+        kinds, columns = [*kinds, "std"], [*columns, std[..., None]]
     pairs = [f"{name}_{what}" for name in dataset.task.target_names for what in kinds]
-    known = np.stack([dataset.labels(positions), values], axis=-1)
-    numbers = np.concatenate([known, chances], axis=-1).reshape(-1, len(pairs))
+    numbers = np.concatenate(columns, axis=-1).reshape(-1, len(pairs))
     cells = [["" if x != x else f"{x:.7g}" for x in row] for row in numbers.tolist()]
-    rows = [[*row, *own] for row, own in zip(dataset.rows(positions), cells, strict=True)]
-    return _csv([[*dataset.columns, *pairs], *rows])
+    named = [()] * len(cells) if parts is None else [(part,) for part in parts]
+    rows = zip(dataset.rows(positions), named, cells, strict=True)
+    header = [*dataset.columns, *(["split"] if parts is not None else ()), *pairs]
+    return _csv([header, *([*row, *part, *own] for row, part, own in rows)])
 
 
 def value_columns(config: GraphSliceformerConfig) -> list[str]:

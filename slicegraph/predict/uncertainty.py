@@ -463,6 +463,19 @@ def reliability(chances: np.ndarray, labels: np.ndarray) -> list[list[float]]:
     ]
 
 
+def deviation(members: np.ndarray) -> np.ndarray:
+    """Compute the standard deviation of the models, ``[n, targets]``, of ``[n, models, targets]``.
+
+    For several classes it is that of the probability of the predicted class. One model has none.
+    """
+    if members.shape[1] == 1:
+        return np.full((len(members), members.shape[2]), np.nan)
+    if members.ndim == 4:
+        chosen = np.nan_to_num(members.mean(1)).argmax(-1)[:, None, :, None]
+        members = np.take_along_axis(members, chosen, 3)[..., 0]
+    return members.std(1, ddof=1)
+
+
 def _or_none(values: np.ndarray) -> list[float | None]:
     return [None if value != value else float(value) for value in values.tolist()]
 

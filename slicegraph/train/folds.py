@@ -27,13 +27,14 @@ from slicegraph.data.pool import cores
 from slicegraph.data.splits import SPLIT_NAMES
 from slicegraph.metrics import counted
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor
-from slicegraph.predict.uncertainty import Calibration, assess, assess_folds, shrinkage
+from slicegraph.predict.table import labelled_table
+from slicegraph.predict.uncertainty import Calibration, assess, assess_folds, deviation, shrinkage
 from slicegraph.train import results
 from slicegraph.train.callbacks import Stopped, changed_settings
 from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import MoleculeRunData
 from slicegraph.train.machine import say
-from slicegraph.train.module import TrainingError, score
+from slicegraph.train.module import TrainingError
 from slicegraph.train.run_folder import RunFolder, RunResult, molecules_of_run
 
 MEMBERS = "members"  # the folder of the runs
@@ -319,6 +320,10 @@ class _Part:
     def index(self) -> np.ndarray:
         return self.table["index"].to_numpy(np.int64)
 
+    def target(self, number: int) -> "_Part":
+        """The predictions of one target."""
+        return _Part(self.table, self.labels[:, [number]], self.members[:, :, [number]])
+
 
 def _read_part(members: Sequence[Member], split: str, task: Any) -> _Part | None:
     """Read the predictions of the models of one split; None if there are none."""
@@ -411,7 +416,7 @@ def _metrics(
     failed: Failed,
 ) -> dict[str, Any]:
     """Return the content of metrics.json; `each` are those of the models."""
-    first, task = next(iter(each.values())), dataset.task
+    first = next(iter(each.values()))
     runs = [_run_line(member, each[member.name]) for own in groups for member in own]
     splits = []
     for place, own in enumerate(groups):
@@ -427,10 +432,9 @@ def _metrics(
         if known and (split == "test" or len(groups) == 1):
             labels = np.concatenate([part.labels for part in known])
             values = np.concatenate([part.values for part in known])
-            chances = values if task.kind == "multiclass" else None
-            scores[split] = results.Scored(labels, values, chances)
+            scores[split] = results.Scored(labels, values)
     pooled = results.score_splits(dataset, scores)
-    targets = _target_lines(task, parts["test"], each, groups, pooled.get("test", {}))
+    targets = _target_lines(dataset, parts["test"], each, groups, pooled.get("test", {}))
     test, valid = (
         mean_and_deviation([line[name] for line in splits]) for name in ("test", "valid")
     )
@@ -489,26 +493,22 @@ def runs_forest(metrics: dict[str, Any]) -> float | None:
     return metrics.get("forest", {}).get("test")
 
 
-def _score(dataset: Any, part: _Part | None) -> float | None:
+def _score(dataset: Any, part: _Part | None, evaluator: Any = None) -> float | None:
     """The metric of the mean of the models; None if it is not defined."""
-    if part is None:
-        return None
-    values = part.values.argmax(-1) if dataset.task.kind == "multiclass" else part.values
-    try:
-        return score(dataset, part.labels, values)
-    except ValueError:
-        return None
+    with suppress(ValueError):
+        return None if part is None else results.score(dataset, part.labels, part.values, evaluator)
+    return None
 
 
 def _target_lines(
-    task: Any,
+    dataset: Any,
     parts: list[_Part | None],
     each: dict[str, dict[str, Any]],
     groups: list[list[Member]],
     pooled: dict[str, Any],
 ) -> dict[str, Any]:
     """The test score of each target: its mean and deviation over the splits."""
-    known = [part for part in parts if part is not None]
+    task, known = dataset.task, [part for part in parts if part is not None]
     if not known:
         return {}
     baselines = {
@@ -522,22 +522,8 @@ def _target_lines(
     if len(groups) == 1:
         return found
     for target, name in enumerate(task.target_names):
-        scores = []
-        for part in known:
-            own = (
-                task.evaluator()
-                if task.num_targets == 1
-                else replace(task, target_names=(name,)).evaluator()
-            )
-            values = part.values[:, [target]]
-            values = values.argmax(-1) if task.kind == "multiclass" else values
-            if task.kind == "binary" and task.metric == "acc":
-                values = values >= 0.5
-            own.update(part.labels[:, [target]], values)
-            try:
-                scores.append(own.compute())
-            except ValueError:
-                scores.append(None)
+        own = replace(task, target_names=(name,)).evaluator()
+        scores = [_score(dataset, part.target(target), own) for part in known]
         found[name] |= mean_and_deviation(scores) | {"low": None, "high": None}
         found[name]["reason"] = f"mean of {len(known)} splits"
     return found
@@ -566,7 +552,7 @@ def _calibration(
     joined["group"] = [np.full(len(part.index), place) for place, part in known]
     joined["std"] = []
     if all(len(members) > 1 for members in groups):
-        joined["std"] = [results.deviation(part.members) for _, part in known]
+        joined["std"] = [deviation(part.members) for _, part in known]
     arrays = {name: np.concatenate(own) for name, own in joined.items() if own}
     if len(groups) > 1 and kind == "regression":
         arrays["shrink"] = _shrink(parts)
@@ -627,22 +613,13 @@ def _write_predictions(
     named: bool,
 ) -> None:
     """Write predictions/<split>.csv: a row for each molecule and split in which it is held out."""
-    task, tables = dataset.task, []
-    for part, own in parts:
-        table = part.table[list(dataset.columns)].copy()
-        if named:
-            table["split"] = own[0].name.partition("-model-")[0]
-        for target, name in enumerate(task.target_names):
-            values = part.values[:, target]
-            table[f"{name}_true"] = part.labels[:, target]
-            table[f"{name}_pred"] = values.argmax(-1) if values.ndim == 2 else values
-            for number in range(values.shape[1] if values.ndim == 2 else 0):
-                table[f"{name}_p{number}"] = values[:, number]
-            if part.members.shape[1] > 1:
-                table[f"{name}_std"] = results.deviation(part.members)[:, target]
-        tables.append(table)
-    text = pd.concat(tables).to_csv(index=False, float_format="%.7g", lineterminator="\n")
-    folder.write(f"predictions/{split}.csv", text)
+    names = [own[0].name.partition("-model-")[0] for part, own in parts for _ in part.index]
+    index = np.concatenate([part.index for part, _ in parts])
+    values, std = np.concatenate([part.values for part, _ in parts]), None
+    if any(part.members.shape[1] > 1 for part, _ in parts):
+        std = np.concatenate([deviation(part.members) for part, _ in parts])
+    text = labelled_table(dataset, index, values, std=std, parts=names if named else None)
+    folder.write(f"predictions/{split}.csv", text.decode())
 
 
 def _write_card(

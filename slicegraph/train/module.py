@@ -23,6 +23,7 @@ from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
 from slicegraph.train.head import solve_head
 from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
+from slicegraph.train.results import score
 
 # Fields that may differ from those of the model that a run starts from.
 _NOT_ENCODER = (
@@ -191,19 +192,19 @@ class TrainingModule(pl.LightningModule):
         total, count = loss_of(task, model, scores, known, limits)
         mean = float(total / count) if count else math.nan
         labels = labels if bounds is None else np.where(bounds == 0, labels, np.nan)
-        chances = None
-        if task.kind == "multiclass":
-            chances = scores.double().softmax(-1).cpu().numpy()
-            scores = scores.argmax(-1)
+        if task.kind == "regression":
+            scores = model.rescale(scores)
+        elif task.kind == "binary":
+            scores = scores.double().sigmoid()
         else:
-            scores = scores.double().sigmoid() if task.kind == "binary" else model.rescale(scores)
+            scores = scores.double().softmax(-1)
         values, reason, result = scores.cpu().numpy(), "", None
         try:
             result = score(dataset, labels, values)
         except ValueError as error:
             reason = str(error)
         reason = reason.removeprefix("Evaluator: ")
-        self.evaluations[split] = Evaluation(values, mean, result, reason, labels, chances)
+        self.evaluations[split] = Evaluation(values, mean, result, reason, labels)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["hyper_parameters"] = {
@@ -504,21 +505,11 @@ def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[s
 class Evaluation(NamedTuple):
     """The predictions of a split and their score."""
 
-    values: np.ndarray  # [n, targets]: in their unit, probabilities of class 1, or class numbers
+    values: np.ndarray  # [n, targets] or [n, targets, classes]: in their unit, or probabilities
     loss: float  # the mean over the known labels; NaN if there are none
     score: float | None  # None if the metric is not defined
     reason: str  # why it is not defined
     labels: np.ndarray  # [n, targets]: NaN for a gap, or a label that is only a limit
-    chances: np.ndarray | None  # [n, targets, classes]: the probabilities of several classes
-
-
-def score(dataset: Any, labels: np.ndarray, values: np.ndarray) -> float:
-    """The metric of a data set, by its evaluator."""
-    if dataset.task.kind == "binary" and dataset.task.metric == "acc":
-        values = values >= 0.5
-    dataset.evaluator.reset()
-    dataset.evaluator.update(y_true=labels, y_pred=values)
-    return dataset.evaluator.compute()
 
 
 def scores_in_order(found: list[tuple[np.ndarray, np.ndarray]], positions: np.ndarray) -> Tensor:

@@ -39,7 +39,7 @@ from slicegraph.data.store import META, MoleculeStore, read_meta
 from slicegraph.data.table import cut, open_table
 from slicegraph.files import sha256_of, write_atomically
 from slicegraph.models import GraphSliceformer, preset
-from slicegraph.models.base import CARD_MARK, WEIGHTS_FILE, versions
+from slicegraph.models.base import WEIGHTS_FILE, card_text, versions
 from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.callbacks import Stopped
 from slicegraph.train.config import DEFAULT, PRETRAIN_SETTINGS, TrainConfig
@@ -142,7 +142,8 @@ def pretrain(
     for source, first, end in zip(identities[0], [0, *ends], ends, strict=False):
         source |= {"rows": end - first, "trained": int(((first <= rows) & (rows < end)).sum())}
     with cpu_threads(config.threads), freed_memory_kept():
-        run = _Run(config, store, numbers, splits, out, device, progress)
+        options: Any = {"splits": splits, "out": out, "device": device, "progress": progress}
+        run = _Run(config, store, numbers, **options)
         record |= run.train() | {"command": command, "date": time.strftime("%Y-%m-%d")}
     run.model.save(out / "model", half)
     record["weights_sha256"] = sha256_of(out / "model" / WEIGHTS_FILE)
@@ -360,6 +361,7 @@ class _Run:
         config: TrainConfig,
         store: MoleculeStore,
         numbers: ComputedNumbers,
+        *,
         splits: dict[str, np.ndarray],
         out: Path,
         device: str,
@@ -560,19 +562,19 @@ def _card(record: dict[str, Any]) -> str:
         "Command": f"`{record['command']}`" if record["command"] else "not given",
         "Made": f"{record['date']} with {versions()}",
     }
-    lines = ["# An encoder of molecules, pre-trained without labels", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {text} |" for name, text in facts.items()]
-    lines += ["", "## Sources", "", "| file | rows | trained on | SHA-256 |", "|---|---|---|---|"]
+    sources = ["| file | rows | trained on | SHA-256 |", "|---|---|---|---|"]
     for one in record["sources"]:
-        row = one["name"], f"{one['rows']:,}", f"{one['trained']:,}", one["sha256"]
-        lines.append(f"| {' | '.join(row)} |")
+        sources.append(
+            f"| {one['name']} | {one['rows']:,} | {one['trained']:,} | {one['sha256']} |"
+        )
     excluded = ", ".join(one["name"] for one in record["exclude"]) or "none"
-    lines += ["", f"Files whose molecules are left out: {excluded}.", "", "## Losses", ""]
-    lines += ["On held-out molecules; 1 is the best constant prediction.", ""]
-    lines += ["| loss | what it is | start | end |", "|---|---|---|---|"]
+    sources += ["", f"Files whose molecules are left out: {excluded}."]
+    losses = ["On held-out molecules; 1 is the best constant prediction.", ""]
+    losses += ["| loss | what it is | start | end |", "|---|---|---|---|"]
     for name, text in LOSSES.items():
         start, end = (f"{record[when][name]:.3f}" for when in ("start", "end"))
-        lines.append(f"| {name} | {text} | {start} | {end} |")
-    lines += ["", "## Use", "", "```", "slicegraph train --data csv:my.csv --init model"]
-    lines += ["slicegraph embed model my.csv --out embeddings.parquet", "```", "", CARD_MARK]
-    return "\n".join(lines) + "\n"
+        losses.append(f"| {name} | {text} | {start} | {end} |")
+    use = ["slicegraph train --data csv:my.csv --init model"]
+    use += ["slicegraph embed model my.csv --out embeddings.parquet"]
+    sections = {"Sources": sources, "Losses": losses, "Use": ["```", *use, "```"]}
+    return card_text("An encoder of molecules, pre-trained without labels", facts, sections)

@@ -10,7 +10,7 @@ import numpy as np
 
 from slicegraph import __version__
 from slicegraph.data.molecules import fingerprints, morgan_counts, nearest
-from slicegraph.metrics import TITLES, all_metrics, counted, number
+from slicegraph.metrics import TITLES, all_metrics, counted, most_probable, number
 from slicegraph.models.base import card_text, versions
 from slicegraph.predict.explain import atom_rows, explain_rows
 from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, packed
@@ -24,11 +24,10 @@ _LONGER = "train longer (more epochs), or check the labels and the split"
 
 
 class Scored(NamedTuple):
-    """The labels and the predictions of a split, and the probabilities of several classes."""
+    """The labels ``[n, targets]`` and the predictions of a split."""
 
     labels: np.ndarray
-    values: np.ndarray
-    chances: np.ndarray | None = None
+    values: np.ndarray  # [n, targets], or of several classes their probabilities
 
 
 def in_logarithms(scored: Any) -> Any:
@@ -47,11 +46,21 @@ def score_splits(
     resamples = min(resamples, max(100, 4000 // len(names)))
     found: dict[str, dict[str, Any]] = {}
     for split, one in evaluations.items():
-        predicted = one.values if one.chances is None else one.chances
-        columns = ((one.labels[:, t], predicted[:, t]) for t in range(len(names)))
+        columns = ((one.labels[:, t], one.values[:, t]) for t in range(len(names)))
         each = (all_metrics(dataset.task.kind, *pair, resamples=resamples) for pair in columns)
         found[split] = dict(zip(names, each, strict=True))
     return found
+
+
+def score(dataset: Any, labels: np.ndarray, values: np.ndarray, evaluator: Any = None) -> float:
+    """Return the metric of a data set for `Scored` values, by its evaluator or another."""
+    values = most_probable(values)
+    if dataset.task.kind == "binary" and dataset.task.metric == "acc":
+        values = values >= 0.5
+    evaluator = dataset.evaluator if evaluator is None else evaluator
+    evaluator.reset()
+    evaluator.update(y_true=labels, y_pred=values)
+    return evaluator.compute()
 
 
 def target_scores(
@@ -216,18 +225,11 @@ def _forest(dataset: Any, test: Any) -> dict[str, Any]:
                 values[:, target, known_class] = chances[:, place]
             elif known_class == 1:
                 values[:, target, 0] = chances[:, place]
-    predicted = values.argmax(-1) if classes else values[..., 0]
-    if task.kind == "binary" and task.metric == "acc":
-        predicted = predicted >= 0.5
-    dataset.evaluator.reset()
-    dataset.evaluator.update(y_true=test.labels, y_pred=predicted)
-    scored = {"test": Scored(test.labels, values if classes else values[..., 0], None)}
-    if classes:
-        scored = {"test": Scored(test.labels, predicted, values)}
-    found = score_splits(dataset, scored, resamples=1)["test"]
+    values = values if classes else values[..., 0]
+    found = score_splits(dataset, {"test": Scored(test.labels, values)}, resamples=1)["test"]
     each = target_scores(task.metric, found)
     return {
-        "test": dataset.evaluator.compute(),
+        "test": score(dataset, test.labels, values),
         "targets": {name: own["value"] for name, own in each.items()},
         "trees": trees,
         "rows": len(train),
@@ -272,8 +274,7 @@ def calibration_of(dataset: Any, valid: Any) -> Calibration | None:
     arrays: dict[str, Any] = {}
     if valid is not None:
         positions = dataset.splits["valid"]
-        arrays["labels"], arrays["index"] = valid.labels, positions
-        arrays["values"] = valid.values if valid.chances is None else valid.chances
+        arrays |= {"labels": valid.labels, "values": valid.values, "index": positions}
         arrays["group"] = np.zeros(len(positions), np.int64)
     targets = dataset.task.num_targets
     found = calibration(dataset.task.kind, arrays, np.zeros(1, np.int64), smiles, bits, targets)
@@ -332,23 +333,11 @@ def similarities(training: Calibration | None, texts: list[str]) -> np.ndarray:
     return found
 
 
-def deviation(members: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of the models, ``[n, targets]``, of ``[n, models, targets]``.
-
-    For several classes it is that of the probability of the predicted class.
-    """
-    if members.ndim == 4:
-        chosen = members.mean(1).argmax(-1)[:, None, :, None]
-        members = np.take_along_axis(members, chosen, 3)[..., 0]
-    return members.std(1, ddof=1)
-
-
 def uncertainty_of(dataset: Any, found: Calibration | None, test: Any) -> dict[str, Any]:
     """Assess the intervals of a single model on its test split, by target."""
     if found is None or test is None or not len(found.labels):
         return {}
-    values = test.values if test.chances is None else test.chances
-    each = assess(found, test.labels, values[:, None])
+    each = assess(found, test.labels, test.values[:, None])
     names = dataset.task.target_names
     return {name: own for name, own in zip(names, each, strict=True) if own is not None}
 
@@ -442,8 +431,8 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
 def extremes(test: Scored, targets: int) -> np.ndarray:
     """Return the places of the molecules with the largest and the smallest errors of each of the
     first targets, the largest first."""
-    errors = np.abs(test.values - test.labels).astype(np.float64)
-    if test.chances is not None:
+    errors = np.abs(most_probable(test.values) - test.labels).astype(np.float64)
+    if test.values.ndim == 3:
         errors = np.where(np.isnan(errors), np.nan, errors != 0)
     found: dict[int, None] = {}
     for column in errors[:, :targets].T:

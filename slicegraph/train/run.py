@@ -290,12 +290,11 @@ def _write_results(
         folder.write("model/config.json", {**config, "training": record})
         folder.write("model/README.md", results.model_card(record, dataset.noun))
         for split in (split for split in evaluations if split != "train"):
-            one = evaluations[split]
-            folder.write_predictions(dataset, split, one.values, one.chances)
+            folder.write_predictions(dataset, split, evaluations[split].values)
         if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
             device = trainer.strategy.root_device
             model = load_predictor(folder.path / "model", device)
-            scored = results.Scored(found.labels, found.values, found.chances)
+            scored = results.Scored(found.labels, found.values)
             rows = results.contributions(model, data.dataset, scored)
             folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)

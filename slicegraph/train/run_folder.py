@@ -166,11 +166,9 @@ class RunFolder:
         np.savez_compressed(file, **parts | {_RDKIT: np.array(rdkit.__version__)})
         write_atomically(self.path / _MOLECULES, [file.getbuffer()])
 
-    def write_predictions(
-        self, dataset: Any, split: str, values: np.ndarray, chances: np.ndarray | None = None
-    ) -> None:
+    def write_predictions(self, dataset: Any, split: str, values: np.ndarray) -> None:
         """Write predictions/<split>.csv: a row for each sample of the split, in its order."""
-        table = labelled_table(dataset, dataset.splits[split], values, chances)
+        table = labelled_table(dataset, dataset.splits[split], values)
         self.write(f"predictions/{split}.csv", table.decode())
 
     def write_bad_batch(self, dataset: Any, positions: list[int], loss: float, step: int) -> Path:
