@@ -73,8 +73,8 @@ def _module(package: str) -> str:
 def import_ogb() -> None:
     """Import ogb without its check for a newer version.
 
-    On import ogb asks PyPI for its newest version, in a thread, if it can import ``outdated``;
-    which asks for its own newest version in another one.
+    On import ogb looks up its newest version on PyPI, in a thread, if it can import ``outdated``,
+    which looks up its own newest version in another thread.
     """
     kept = sys.modules.get("outdated")
     sys.modules["outdated"] = None  # type: ignore[assignment]

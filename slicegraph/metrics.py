@@ -351,7 +351,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def number(value: float, unit: str = "") -> str:
-    """Write three decimals, or three significant digits if that tells more, and the unit.
+    """Write three decimals, or three significant digits if these are more, and the unit.
 
     Example:
         >>> number(0.23147), number(0.071234), number(1234.5), number(2e-9, "eV")

@@ -4,6 +4,7 @@ import ast
 import graphlib
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -281,3 +282,18 @@ def test_the_call_of_every_module_is_documented(path):
         if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and name[0] != "_":
             assert kind.forward.__doc__, name
             assert ":" in kind.forward.__doc__, name
+
+
+def test_the_house_on_one_page_has_every_file():
+    page = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    rows = page.partition("## The house on one page")[2].partition("\n## ")[0].splitlines()
+    folder, named = "", set[str]()
+    for cells in (row.split("|") for row in rows if row.startswith("|")):
+        found = [name.removesuffix("/") for name in re.findall(r"`([^`]+)`", cells[1])]
+        folder = f"{found[0]}/" if found else "" if cells[1].strip() else folder
+        named |= {folder + name.removesuffix("/") for name in re.findall(r"`([^`]+)`", cells[2])}
+    package = Path(slicegraph.__file__).parent
+    whole = ("cli/", "data/datasets/")  # the rows of these folders name no files
+    files = {path.relative_to(package).with_suffix("").as_posix() for path in package.rglob("*.py")}
+    files = {name for name in files if not name.startswith(whole)}
+    assert {name for name in files if not name.endswith(("__init__", "__main__"))} <= named

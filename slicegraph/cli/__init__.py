@@ -85,7 +85,7 @@ def _main(argv: Sequence[str] | None) -> int:
         with needs(f"slicegraph {command}", *extras):
             args.run(args)
             sys.stdout.flush()
-    except BrokenPipeError:  # what reads the output, such as `head`, has what it wants
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
     except (ValueError, OSError, MissingPackage) as error:

@@ -147,7 +147,7 @@ def _chosen(
 def _not_trained_on(args: argparse.Namespace, data: "MoleculeDataset", own: bool) -> "np.ndarray":
     """Return the positions of a split of the run in a table, found by molecule and not by row.
 
-    The run remembers its molecules, so that the rows of the table may be others, or in another
+    The run has the keys of its molecules: the rows of the table may be others, or in another
     order. With "all", the molecules of train and valid are left out.
     """
     import numpy as np

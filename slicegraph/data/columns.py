@@ -386,7 +386,7 @@ class _Column:
             why = "other columns have it" if commas else "semicolons separate the fields"
             return (",", ""), f"decimal comma, as {why} ({comma.text} is {value:g})", ""
         best = (".", ",")
-        # 567 beside 7,467 is a number below a thousand; 5 may be 5,000 with a decimal comma.
+        # With 7,467, 567 is a number below a thousand; 5 may be 5,000 with a decimal comma.
         few = not smaller or smaller.maximum < max(100, comma.maximum)
         if few or point or Style(plain="4") in self.styles:
             ways = f"can be read in two ways, {1000 * value:.0f} or {value:g}"

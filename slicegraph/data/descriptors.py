@@ -150,20 +150,16 @@ def with_features(
     it.
     """
     found: dict[str, np.ndarray] = {}
+    running: Any = {"workers": workers, "progress": progress}
     if descriptors:
-        found["descriptors"] = _kept(store, "descriptors", descriptors, 0, workers, progress)
+        found["descriptors"] = _kept(store, "descriptors", names=descriptors, counts=0, **running)
     if counts:
-        found["counts"] = _kept(store, "counts", (), counts, workers, progress)
+        found["counts"] = _kept(store, "counts", names=(), counts=counts, **running)
     return store.with_features(**found)
 
 
 def _kept(
-    store: MoleculeStore,
-    kind: str,
-    names: Sequence[str],
-    counts: int,
-    workers: int | None,
-    progress: bool,
+    store: MoleculeStore, kind: str, *, names: Sequence[str], counts: int, **running: Any
 ) -> np.ndarray:
     """Compute the numbers of one kind for all molecules of a folder, or open those of before."""
     smiles = store.meta["files"]["smiles.npy"]["sha256"]
@@ -173,13 +169,14 @@ def _kept(
     if not path.is_file():
         with folder_lock(path.with_suffix(".lock"), patience=_PATIENCE):
             if not path.is_file():
-                _write_features(store.whole, path, names, counts, workers, progress)
+                _write_features(store.whole, path, names=names, counts=counts, **running)
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _write_features(
     store: MoleculeStore,
     path: Path,
+    *,
     names: Sequence[str],
     counts: int,
     workers: int | None,
@@ -353,7 +350,7 @@ def _value(mol: Chem.Mol, name: str) -> float:
 
 
 def _elements(mol: Chem.Mol) -> np.ndarray:
-    """Return OGB's first feature of each atom: its number less 1, 118 if it is no element."""
+    """Return OGB's first feature of each atom: its number less 1; 118 if it is not an element."""
     numbers = np.array([atom.GetAtomicNum() for atom in mol.GetAtoms()])
     return np.where((numbers < 1) | (numbers > 118), 118, numbers - 1)
 

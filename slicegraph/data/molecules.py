@@ -1,6 +1,6 @@
 """Molecules as chemists count them: standard forms, keys, scaffolds, clusters and remarks.
 
-A key ignores salts, stereo and isotopes. It tells which rows of a table are one molecule; splits
+A key ignores salts, stereo and isotopes. Rows of a table with one key are one molecule; splits
 keep these on one side.
 """
 

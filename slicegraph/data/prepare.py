@@ -117,7 +117,7 @@ def prepare(
         folder: where the store is made; new, empty, or that of an interrupted call.
         smiles: the column of the SMILES; guessed by default.
         labels: the columns of the labels, ``[]`` for none; by default the only column that can be
-            a target, read as its texts ask for; several are a `ValueError` that lists them.
+            a target, in the format of its texts; several are a `ValueError` that lists them.
         workers: how many processes; by default one for each core, at most 8. With 1 all work is
             done in this process.
         strict: whether the first bad row is an error.
@@ -277,7 +277,7 @@ def write_graphs(
 
 
 def _facts(codes: Sequence[FeatureCode], **facts: Any) -> dict[str, Any]:
-    """Return the entries of `meta.json` besides counts and checksums."""
+    """Return the entries of `meta.json` but the counts and checksums."""
     versions = {"slicegraph": __version__, "rdkit": rdkit.__version__, "numpy": np.__version__}
     return {
         "atom_vocabulary": list(codes[0].vocabulary),

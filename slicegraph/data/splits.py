@@ -31,7 +31,7 @@ _DRAWS, _HOPELESS = 100, 25  # of a split before it is refused; fewer if one par
 _REDRAW = 1_000_003  # between the seeds of two draws: more than anyone tries of seeds
 _BINS = 10  # of the values of a regression
 _MOST_UNKNOWN = 0.1  # of the texts of a column
-_SAMPLE = 1000  # texts that tell the form of dates
+_SAMPLE = 1000  # texts from which the form of dates is found
 _ENGLISH = "jan feb mar apr may jun jul aug sep oct nov dec"
 _MONTHS = {start: number for number, start in enumerate(_ENGLISH.split(), start=1)}  # of names
 _MONTHS |= {"mär": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12}  # German
@@ -75,7 +75,7 @@ def task_of_labels(
 ) -> Task:
     """Derive the task of ``[N, L]`` labels: binary if every known one is 0 or 1, else regression.
 
-    Whole numbers may be counts or classes, which only the user knows: they are a regression unless
+    Whole numbers may be counts or classes; they are a regression unless
     ``kind="multiclass"``. The metric is that of the kind unless it is given.
     """
     if kind is not None and kind not in KINDS:
@@ -179,7 +179,7 @@ def parse_split(text: str) -> tuple[str, str]:
 def make_splits(
     text: str, data: SplitData, fractions: Fractions = (0.8, 0.1, 0.1), seed: int = 0
 ) -> SplitResult:
-    """Split molecules as ``text`` says, the same for a seed on every machine.
+    """Split molecules by the name in ``text``, with the same parts for a seed on every machine.
 
     No molecule is in two parts, and every position is in exactly one part or in ``left_out``.
     The sizes are approximate if molecules, scaffolds or groups have to stay together. A part with
@@ -198,7 +198,7 @@ def make_splits(
 
 
 def make_folds(text: str, data: SplitData, folds: int, seed: int = 0) -> SplitResult:
-    """Split molecules into folds of about the same size, each of which is test once.
+    """Split molecules into folds of about the same size, each of them the test split once.
 
     The parts are "fold 1" to "fold K". Molecules, scaffolds or groups stay together, and classes
     are in every fold, as `make_splits` does it. A split that is given by a column has no folds.
@@ -299,7 +299,7 @@ def _stratified(data: SplitData, fractions: Fractions, seed: int) -> SplitResult
 def _stratify(
     members: list[np.ndarray], sizes: np.ndarray, order: np.ndarray, fractions: Fractions
 ) -> np.ndarray:
-    """Assign groups so that each class, given by its groups, is shared as the fractions say.
+    """Assign groups so that each class, given by its groups, is shared by the fractions.
 
     This is the iterative stratification of Sechidis et al. (2011): the rarest class is shared
     first. Its last groups go to the parts that have none of it.
@@ -432,7 +432,7 @@ def _scorable(
 ) -> tuple[list[int], list[str]]:
     """Return the targets that can be scored in all parts, and warnings of the others.
 
-    Raises if that is no target: then no draw can help.
+    It raises if there is no such target: then no draw can help.
     """
     needed = [part for part, fraction in zip(data.parts, fractions, strict=True) if fraction]
     _, molecules = data.molecules()

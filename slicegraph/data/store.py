@@ -89,7 +89,7 @@ class MoleculeArrays(NamedTuple):
     index: np.ndarray  # type: ignore[assignment]  # [B] int64, the positions in the whole store
     bound: np.ndarray | None = None  # [B, L] int8, as `MoleculeStore.bounds`
     weight: np.ndarray | None = None  # [B] float32, of the rows in the training loss
-    features: np.ndarray | None = None  # [B, F] float32, numbers besides the graph, NaN for a gap
+    features: np.ndarray | None = None  # [B, F] float32, numbers of the molecule, NaN for a gap
 
 
 class MoleculeStore:
@@ -134,7 +134,7 @@ class MoleculeStore:
         self._atom_code = FeatureCode(meta["atom_vocabulary"])
         self._bond_code = FeatureCode(meta["bond_vocabulary"])
         self._whole = positions is None
-        self._given: dict[str, np.ndarray] = {}  # in place of files or besides them
+        self._given: dict[str, np.ndarray] = {}  # in place of files or in addition
         self.positions = np.arange(meta["molecules"]) if positions is None else positions
 
     def __len__(self) -> int:
@@ -203,7 +203,7 @@ class MoleculeStore:
         descriptors: np.ndarray | None = None,
         counts: np.ndarray | None = None,
     ) -> "MoleculeStore":
-        """Return the same molecules with numbers besides their graphs, those of before included.
+        """Return the same molecules with numbers in addition to the present ones.
 
         Args:
             columns: ``[N, C]``, those of a table.
@@ -451,7 +451,7 @@ def write_store(
 
     A part is the arrays of consecutive molecules, as `pack` returns them (numbers of atoms, bonds
     and bytes in place of pointers), and their rejections: row, text, reason. `lengths` has the
-    length of each array over all parts, `facts` the entries of `meta.json` besides counts and
+    length of each array over all parts, `facts` the entries of `meta.json` but counts and
     checksums. Drafts are written to the folder `PARTS` of the store.
     """
     scratch = folder / PARTS

@@ -37,7 +37,7 @@ _NUL = "\udc00"  # "surrogateescape" makes U+DC80 to U+DCFF of bytes 80 to FF, s
 _NOT_ASCII = re.compile("[^\0-\x7f]")
 _SAMPLE_ROWS = 1000  # that columns are guessed from
 _LAYOUT_ROWS = 200  # that the delimiter and the header are found in
-_HEADER_ROWS = 20  # of which one is the header
+_HEADER_ROWS = 20  # the header is one of the first
 _PARQUET_ROWS = 4096  # in memory at a time
 _SDF_CHARACTERS = 16 << 20  # of a record
 _BLANKS = " \t\r\n"
@@ -47,7 +47,7 @@ _BOMS = {  # the longer ones first
     **{codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32"},
     **{codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"},
 }
-_FOREIGN = {  # first bytes of a file that is no text
+_FOREIGN = {  # first bytes of a file that is not text
     b"PK\x03\x04": "a zip archive; if it is an Excel workbook, name it .xlsx",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; save it as .xlsx or CSV",
     b"PAR1": "Parquet; name it .parquet",
@@ -68,7 +68,7 @@ _INCHI_NAMES = ("inchi", "standard_inchi", "std_inchi")
 _MOLECULE_NAMES = ("mol", "molecule", "structure", "compound")  # may be drawings, names, numbers
 _NUMBERING = ("", "#", "id", "idx", "index", "row", "mol_id", "molid", "cid", "unnamed:_0")
 _NUMBERED = re.compile(r" \(column \d+\)$")  # what repeated names have at their end
-_ENOUGH = 20  # values that tell whether a column has SMILES
+_ENOUGH = 20  # values that are tried as SMILES
 
 
 class Row(NamedTuple):

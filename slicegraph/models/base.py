@@ -22,7 +22,7 @@ from slicegraph.files import write_atomically
 from slicegraph.nn.slice_sort import Layer
 
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-MEMBERS, _MEMBER = "members", "member-{}"  # of an ensemble, of which the folder is the first
+MEMBERS, _MEMBER = "members", "member-{}"  # the other models; the folder itself is the first
 CARD_MARK = "<!-- written by slicegraph -->"  # a card without it is a user's
 _NUMBERS: dict[Any, Any] = {int: (int, "a whole number"), float: ((int, float), "a number")}
 SHIPPED = {"slicegraph-chem": Path(__file__).parent / "slicegraph-chem"}
@@ -105,8 +105,8 @@ class Model(Layer):
 
     def save(self, folder: str | Path, half: bool = False) -> None:
         """Writes ``config.json`` and ``model.safetensors``, for :func:`slicegraph.models.load`, and
-        a model card, ``README.md``, of what the configuration tells. A run of ``slicegraph train``
-        replaces the card by one with the data, the split and the scores.
+        a model card, ``README.md``, with the facts of the configuration. A run of
+        ``slicegraph train`` replaces the card by one with the data, the split and the scores.
 
         Args:
             folder: the folder to write to; created if it does not exist. A ``README.md`` that

@@ -61,7 +61,7 @@ class GraphSliceformerConfig(Config):
         walk_length: how many random-walk probabilities (0, 1, ... steps) are read; 0 for none.
         walk_terms: where they are read: ``"node"``, from a node back to itself, added to its
             embedding (RWSE); ``"edge"``, along an edge, added to the edges of ``local``;
-            ``"pair"``, between any two nodes, as a third term beside S and E (RRWP).
+            ``"pair"``, between any two nodes, as a third term of S + E (RRWP).
         walk_layers: whether each layer has its own third term, or all share one.
         pair_weights: ``"softmax"`` of the terms, or ``"kernel"``, the terms themselves, see
             :class:`~slicegraph.nn.StructuralBias`; ``"qkv"`` always has a softmax.
@@ -635,7 +635,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         return model
 
     def reset_parameters(self) -> None:
-        """Resets all learnable parameters: tables are normal, linear layers as ``init`` says."""
+        """Resets all learnable parameters: tables are normal, linear layers depend on ``init``."""
         norms = (self.embedding_norm, self.final_norm)
         edges = (self.edge_embedding, self.edge_walks)
         for part in (self.embedding, self.structural_bias, self.blocks, *norms, *edges):

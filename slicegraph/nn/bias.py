@@ -216,7 +216,7 @@ class WalkBias(Layer):
 
     Shapes:
         - **walks**: ``[P, length]``, the pairs of all graphs one after the other; **sets**: the
-          padded layout of their rows, where **token** says whether each graph has one row more.
+          padded layout of their rows, where **token** is whether each graph has one row more.
         - **output**: for each layer ``[B, heads, N, N]``.
     """
 
@@ -369,7 +369,7 @@ class StructuralBias(Layer):
             ptr: ``[B + 1]``, the nodes of each graph.
             num_pairs: as in :func:`slicegraph.ops.shortest_paths`.
         """
-        hops = max(1, self.max_hops)  # the first hop tells whether there is a path
+        hops = max(1, self.max_hops)  # without a first hop there is no path
         edge_index, device, ptr = edge_index.cpu(), ptr.device, ptr.cpu()
         if can_read(ptr) and len(ptr) > 1:
             sizes = ptr.diff()

@@ -198,14 +198,14 @@ class EncoderBlock(Layer):
         ffn_channels: the inner size of the feed-forward part.
         dropout: the dropout probability of both branches.
         post_norm: whether the norms come after the sums.
-        recompute: what the backward pass recomputes instead of keeping it, besides the outputs of
-            norms and GELU: ``"none"``; ``"mix"``, the sort and the pair products, which cost
+        recompute: what the backward pass recomputes instead of keeping it; the outputs of norms and
+            GELU are never kept: ``"none"``; ``"mix"``, the sort and the pair products, which cost
             little, on a CPU only; ``"all"``, the linear layers too. With ``"sort_attn"`` a block
             keeps 5, 4 or 2 tensors of the size of its input there. The results are the same.
         local: messages along edges, as in `"Recipe for a General, Powerful, Scalable Graph
             Transformer" <https://arxiv.org/abs/2205.12454>`_.
         norm: ``"layer"``, or ``"batch"`` for a batch norm over all rows instead of LN, which keeps
-            what tells rows apart, such as their degree, and cannot be recomputed.
+            differences between rows, such as their degree, and cannot be recomputed.
 
     Shapes:
         - **x**: ``[T, C]``, packed sets with **ptr** ``[B + 1]``, or ``[B, N, C]``, dense ones

@@ -152,7 +152,7 @@ class WalkEncoder(Layer):
         """Projects the probabilities.
 
         Args:
-            walks: ``[T, length]`` or more columns, of which the first are read.
+            walks: ``[T, length]``; further columns are not read.
         """
         length = self.linear.in_features
         if walks.dim() != 2 or walks.shape[1] < length:

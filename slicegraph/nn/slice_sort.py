@@ -127,7 +127,7 @@ class Order(Layer):
         if callable(function) and isinstance(self.descending, Tensor):
             with torch.device("cpu"):
                 directions = function(self.channels, self.layer, self.num_layers)
-            device = self.descending.device  # no weight tells where a module on meta will be
+            device = self.descending.device  # a module on meta has its device later
             self.descending = directions.to("cpu" if device.type == "meta" else device)
 
     def forward(

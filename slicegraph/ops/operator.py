@@ -147,25 +147,19 @@ def _private(path: str) -> Any:
     return found
 
 
-# All private names of torch that slicegraph uses; it works without each of them. The first three
-# tell that a call is traced, seen by a dispatch mode, or transformed by functorch; without one of
-# them every call goes through torch's dispatcher. Without the fourth, which tells that forward mode
-# is on, every call records a gradient. Without the fifth, which tells that hooks see every tensor
-# that autograd keeps, `nn` does not use such hooks to keep less. The sixth is the only check of
-# values that neither waits for a GPU nor breaks a compiled graph: without it, an unsorted batch is
-# not noticed there. Without the seventh, gradients are scaled one by one; without the eighth,
-# tensors are cast one by one. Without the ninth, which torch.export names for this, a model is
-# exported with plain tensors only.
+# All private names of torch that slicegraph uses; it works without each of them.
 PRIVATE_NAMES = (
-    "_C._get_tracing_state",
-    "_C._len_torch_dispatch_stack",
-    "_C._functorch.peek_interpreter_stack",
-    "autograd.forward_ad._current_level",
-    "_C._autograd._top_saved_tensors_default_hooks",
+    # Without one of the first three, every call goes through torch's dispatcher.
+    "_C._get_tracing_state",  # whether a call is traced
+    "_C._len_torch_dispatch_stack",  # whether a dispatch mode gets it
+    "_C._functorch.peek_interpreter_stack",  # whether functorch transforms it
+    "autograd.forward_ad._current_level",  # forward mode; else every call records a gradient
+    "_C._autograd._top_saved_tensors_default_hooks",  # else `nn` has no such hooks to keep less
+    # Checks values without waiting for a GPU or a graph break; else an unsorted batch is missed.
     "_assert_async",
-    "_foreach_mul_",
-    "_foreach_copy_",
-    "utils._pytree",
+    "_foreach_mul_",  # else gradients are scaled one by one
+    "_foreach_copy_",  # else tensors are cast one by one
+    "utils._pytree",  # named by torch.export; else a model is exported with plain tensors only
 )
 _tracing_state, _dispatch_modes, _functorch_level = map(_private, PRIVATE_NAMES[:3])
 _knows_observers = None not in (_tracing_state, _dispatch_modes, _functorch_level)

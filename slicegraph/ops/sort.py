@@ -129,7 +129,7 @@ def interleave_descending(num_channels: int, layer: int, num_layers: int) -> Ten
 def decompositions() -> dict[Any, Any]:
     """Returns operators of slicegraph in terms of those of torch, for dense sets without NaN.
 
-    They replace ``column_sort``, of which other runtimes know nothing, in an exported program; a
+    They replace ``column_sort``, which other runtimes do not have, in an exported program; a
     file for ONNX needs them.
 
     Example:

@@ -151,7 +151,7 @@ def _sort_long(
 def _sort_by_size(
     x: Tensor, ptr: Tensor, mask: OptTensor, down: bool, index_bytes: int
 ) -> tuple[Tensor, OptTensor]:
-    """Sort packed sets of which some are long: sets of similar size together, as dense ones.
+    """Sort packed sets with long ones among them: sets of similar size together, as dense ones.
 
     Padding at most doubles the rows. A sort of all rows at once, by set and value, would move 35
     times the bytes of `x`.
@@ -254,7 +254,7 @@ def _dropping(p: float) -> dict[str, Any]:
 
 
 def _seed(seed: OptTensor) -> Any:
-    """A seed of the host becomes a number, which is no copy; it must not look like 32 bits."""
+    """Convert a seed of the host to a number, without a copy; one of 32 bits stays a tensor."""
     if seed is None or not seed.is_cpu or type(seed) not in PLAIN:
         return seed
     return int(seed) if int(seed) >> 32 else seed

@@ -309,20 +309,20 @@ def _explain(
         Explanation(
             atoms.smiles,
             atoms.symbols,
-            shares[order, column],
-            errors[order, column],
-            float(baseline[column] + shares[:, column].sum()),
-            float(baseline[column]),
-            names[target],
-            class_name(config, number),
-            _quantity(config, names[target], number),
+            contributions=shares[order, column],
+            errors=errors[order, column],
+            prediction=float(baseline[column] + shares[:, column].sum()),
+            baseline=float(baseline[column]),
+            target=names[target],
+            class_name=class_name(config, number),
+            quantity=_quantity(config, names[target], number),
         )
         for column, (target, number) in enumerate(zip(targets, classes, strict=True))
     ]
 
 
 class Sample(NamedTuple):
-    """What a model reads of a row: a molecule, and numbers besides it."""
+    """What a model reads of a row: a molecule and numbers."""
 
     graph: MoleculeGraph
     features: np.ndarray  # [F] float32

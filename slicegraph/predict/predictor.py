@@ -157,7 +157,7 @@ class MoleculePredictor(GraphSliceformer):
         self.others, self.calibration = tuple(one.first() for one in others), calibration
         return self
 
-    # The others are no submodules: the weights and the parameters are those of the first.
+    # The others are not submodules: the weights and the parameters are those of the first.
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         for model in self.others:
             model._apply(fn, recurse)
@@ -672,7 +672,7 @@ def read_graphs(texts: Sequence[object], steps: Sequence[str]) -> list[MoleculeG
 
 
 def add_isotopes(warnings: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Add a warning for each molecule with isotopes, which no feature of an atom tells."""
+    """Add a warning for each molecule with isotopes, which the features of atoms do not contain."""
     found = []
     for warning, text in zip(warnings, texts, strict=True):
         try:

@@ -88,7 +88,7 @@ def load_task(
         data: a file or folder of the user's own, for tasks that read one.
         examples: the number of samples to generate, of listops, pathfinder and pathx.
         image_size: the height and width that the images of a folder are resized to (default: 32).
-        words: the words that a model knows, in the order of their numbers (default: those of the
+        words: the vocabulary of a model, in the order of the words' numbers (default: those of the
             training split).
 
     Example:

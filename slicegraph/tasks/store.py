@@ -348,7 +348,7 @@ class TaskError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What the user wants of a task; the arguments of :func:`slicegraph.tasks.load_task`."""
+    """The options of a task; the arguments of :func:`slicegraph.tasks.load_task`."""
 
     task: str
     data: Path | None = None

@@ -362,7 +362,7 @@ class RunCheckpoint(Checkpoint):
     valid score, or of the lowest valid loss, see `chosen_by_loss`; it is the last epoch with
     ``keep="last"``, or if valid is trained on. With ``top_k`` the weights of so many best epochs
     are kept as well. With ``patience`` the run stops after so many epochs without a better one;
-    `stopped` is then the text that says so. On SIGTERM and Ctrl-C of any rank, it finishes the
+    `stopped` is then the reason. On SIGTERM and Ctrl-C of any rank, it finishes the
     batch, saves the state and raises `Stopped`; a second Ctrl-C interrupts at once. Several ranks
     exchange signals and times about once a second, after a number of updates that is the same on
     all of them.

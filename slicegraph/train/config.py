@@ -49,8 +49,8 @@ _RECIPES = {
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
 }
-# How a table is trained from weights that are given. A score on few valid molecules says less about
-# an epoch than the end of the schedule and the average of the weights do.
+# Training on a table from given weights. With few valid molecules, the last epoch with averaged
+# weights is a safer choice than the epoch with the best score.
 _TUNED: dict[str, Any] = {"keep": "last", "ema": 0.99}
 _TUNED |= {"batch_size": 50, "epochs": 30, "min_steps": 1_000, "lr": 1e-3, "dropout": 0.1}
 _PAPER = _COMMON | {"lr": 2e-4, "end_lr": 1e-9, "weight_decay": 0.0}

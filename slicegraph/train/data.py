@@ -229,7 +229,7 @@ def _computed(kinds: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
 
 
 def _feature_fields(config: TrainConfig, dataset: MoleculeDataset) -> dict[str, Any]:
-    """Return the fields of the model's configuration about the numbers besides the graphs.
+    """Return the fields of the model's configuration for the numbers joined to the graphs.
 
     Columns have mean and deviation of the training rows. Descriptors have heavy tails: they have
     the median, and the deviation that a normal distribution of the same quartiles has.

@@ -44,7 +44,7 @@ def solve_head(model: Any, batches: Iterable[Any], seed: int = 0) -> str:
             batch = batch.to(weight.device)
             model.score(batch)
             y = model.standardise(batch.y) if model.config.task == "regression" else batch.y
-            if "bound" in batch:  # a limit is no label
+            if "bound" in batch:  # a limit is not a label
                 y = torch.where(batch.bound == 0, y, torch.nan)
             labels.append(y.double().cpu())
             own = batch.weight if "weight" in batch else torch.ones(len(y))

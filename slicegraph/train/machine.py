@@ -225,7 +225,7 @@ def say(text: str) -> None:
 
 
 def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook, which shows bars and is no terminal."""
+    """Whether this process is the kernel of a notebook, which shows bars without a terminal."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")

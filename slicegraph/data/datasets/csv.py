@@ -155,7 +155,7 @@ class CsvSource(Source):
             raise ValueError(f"{self.name}: {problem}; name one column") from None
 
     def _format(self, target: str) -> ColumnFormat:
-        """Return how the texts of a target are read; raise if nobody said what ">10" means."""
+        """Return the format of a target; raise if it has ">10" and `censored` is not given."""
         column = self.profile[target]
         self._check_limits(column.censored, target)
         form = replace(column.format, censored=self._censored)

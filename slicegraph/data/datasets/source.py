@@ -131,7 +131,7 @@ class Source:
         return (self.store_folder / META).is_file()
 
     def fetch(self) -> None:
-        """Get the missing files, or raise a `MissingDataset` that tells how to get them."""
+        """Get the missing files, or raise a `MissingDataset` with the way to get them."""
 
     @contextmanager
     def fetching(self, folder: Path, url: str, remedy: str, online: bool = True) -> Iterator[str]:
@@ -193,7 +193,7 @@ class Source:
         prepare_file(self.path, self.store_folder, **options)
 
     def columns(self) -> dict[str, Any]:
-        """Return the options of `prepare` that tell how to read the table."""
+        """Return the options of `prepare` for reading the table."""
         return {"smiles": self.smiles, "labels": self.labels, "unlabelled": self.unlabelled}
 
     @cached_property
