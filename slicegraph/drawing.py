@@ -6,12 +6,15 @@ A drawing of an editor, as plain atoms and bonds, becomes a SMILES and comes fro
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
+
+from slicegraph.vocabulary import JOINT
 
 CARD, FIGURE = (160, 110), (420, 300)  # width and height in pixels
 
@@ -51,7 +54,7 @@ def draw_molecule(
     it: letters are outlines.
 
     Args:
-        smiles: the molecule.
+        smiles: the molecule, or those of a row.
         contributions: a number for each atom, in the order of the SMILES: those above 0 are orange,
             those below 0 blue, and the colour is as deep as the number is large.
         limit: the number with the deepest colour (default: the largest contribution).
@@ -63,9 +66,10 @@ def draw_molecule(
         ValueError: there are more or fewer contributions than atoms.
     """
     with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(smiles)
-        if molecule is None or molecule.GetNumAtoms() == 0:
+        parts = list(map(Chem.MolFromSmiles, smiles.split(JOINT)))
+        if not all(parts) or not parts[0].GetNumAtoms():
             return None
+        molecule = reduce(Chem.CombineMols, parts)
         atoms = molecule.GetNumAtoms()
         values = [] if contributions is None else list(map(float, contributions))
         if contributions is not None and len(values) != atoms:

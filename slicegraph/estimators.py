@@ -30,10 +30,11 @@ with needs(__name__, "mol", "train"):
     from slicegraph.files import write_atomically
     from slicegraph.models.base import CARD_FILE, CONFIG_FILE, find_model
     from slicegraph.predict import Explanations, MoleculePredictor, load_predictor
-    from slicegraph.predict.predictor import read_graph
+    from slicegraph.predict.predictor import read_graph, row_text
     from slicegraph.train.config import TrainConfig
     from slicegraph.train.run import train
     from slicegraph.train.run_folder import settings_of_run
+    from slicegraph.vocabulary import JOINT
 
 __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 
@@ -72,7 +73,9 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _fit(self, X: Any, labels: np.ndarray, names: list[str], weights: Any, task: str) -> Any:
         """Train on these labels ``[N, targets]``; the model is then in ``model_``."""
         self._check_on_error()
-        texts, errors = _read(X)
+        texts = _texts_of(X)
+        columns = _molecule_columns(X, texts, names)
+        errors = _problems(texts, columns)
         check_consistent_length(texts, labels)
         bad = [number for number, error in enumerate(errors) if error]
         if bad:
@@ -84,7 +87,8 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         kept = [number for number, error in enumerate(errors) if not error]
         if len(kept) < 2:
             raise ValueError(f"fit: X has {len(kept)} molecules, expected at least 2")
-        frame = pd.DataFrame({_SMILES: [texts[number] for number in kept]})
+        rows = [texts[n].split(JOINT) if len(columns) > 1 else [texts[n]] for n in kept]
+        frame = pd.DataFrame(rows, columns=columns)
         for name, column in zip(names, labels.T, strict=True):
             frame[name] = column[kept]
         if weights is not None:
@@ -93,7 +97,7 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         with tempfile.TemporaryDirectory(prefix="slicegraph-") as folder:
             frame.to_csv(Path(folder, "molecules.csv"), index=False)
             out = Path(folder, "run") if self.run is None else Path(self.run)
-            config = self._config(Path(folder), out, names, weights is not None, task)
+            config = self._config(Path(folder), out, columns, names, weights is not None, task)
             result = train(config, progress=self.verbose > 0)
             self._finish(result.folder)
             if self.run is not None:  # the table stays with its run
@@ -102,7 +106,13 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return self
 
     def _config(
-        self, folder: Path, out: Path, names: list[str], weighted: bool, task: str
+        self,
+        folder: Path,
+        out: Path,
+        columns: list[str],
+        names: list[str],
+        weighted: bool,
+        task: str,
     ) -> TrainConfig:
         """The settings of the run."""
         share = self.validation_fraction
@@ -114,7 +124,7 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         given = ("preset", "epochs", "batch_size", "lr", "dropout", "init", "ensemble", "split")
         values: dict[str, Any] = {name: getattr(self, name) for name in (*given, "standardize")}
         values |= {"data": f"csv:{folder / 'molecules.csv'}", "root": str(folder / "data")}
-        values |= {"smiles": _SMILES, "targets": tuple(names), "task": task, "out": str(out)}
+        values |= {"smiles": columns, "targets": tuple(names), "task": task, "out": str(out)}
         values |= {"seed": int(state), "split_seed": int(state)}
         values["fractions"] = (1 - share, share, 0.0)
         if not share:  # the split is there, and is trained on
@@ -229,6 +239,8 @@ class MoleculeRegressor(RegressorMixin, _MoleculeEstimator):
         card_: its model card.
 
     `X` is a list, array or Series of SMILES, InChI or RDKit molecules, or a table of one column.
+    For rows of several molecules, such as solute and solvent, it is a list of tuples, an array
+    ``[N, M]`` or a DataFrame of M columns.
     Labels of several targets are ``[N, targets]``, NaN where one is not known.
 
     Example:
@@ -371,23 +383,40 @@ class MoleculeClassifier(ClassifierMixin, _MoleculeEstimator):
 
 
 def _texts_of(X: Any) -> list[Any]:
-    """The molecules of a list, an array, a Series or a table of one column, as SMILES."""
+    """The molecules of a list, an array, a Series or a table, as SMILES; several of a row are a text
+    with `JOINT` between them."""
     if isinstance(X, str | bytes | Chem.Mol) or not isinstance(X, Iterable):
         shown = "one molecule" if isinstance(X, str | Chem.Mol) else f"a {type(X).__name__}"
         raise ValueError(f"X is {shown}, expected a list, an array or a Series of molecules")
     shape: tuple[int, ...] = getattr(X, "shape", ())
-    if len(shape) == 2 and shape[1] == 1:
-        X = np.asarray(X, object)[:, 0]
-    elif len(shape) > 1:
-        raise ValueError(f"X has shape {list(shape)}, expected [N] molecules; select one column")
-    return [Chem.MolToSmiles(one) if isinstance(one, Chem.Mol) else one for one in X]
+    if len(shape) > 2 or (len(shape) == 2 and not shape[1]):
+        expected = "[N] molecules, or [N, M] for rows of several"
+        raise ValueError(f"X has shape {list(shape)}, expected {expected}")
+    return list(map(_text_of, np.asarray(X, object) if len(shape) == 2 else X))
 
 
-def _read(X: Any) -> tuple[list[Any], list[str | None]]:
-    """The molecules and what is wrong with each."""
-    texts = _texts_of(X)
-    found = map(read_graph, texts)
-    return texts, [one if isinstance(one, str) else None for one in found]
+def _text_of(molecule: Any) -> Any:
+    """The SMILES of a molecule of RDKit, the text of a row; anything else as it is."""
+    if isinstance(molecule, list | tuple | np.ndarray):
+        molecules = list(map(_text_of, molecule))
+        return row_text(molecules) if len(molecules) > 1 else molecules[0] if molecules else ""
+    return Chem.MolToSmiles(molecule) if isinstance(molecule, Chem.Mol) else molecule
+
+
+def _molecule_columns(X: Any, texts: list[Any], taken: list[str]) -> list[str]:
+    """The names of the columns of the molecules, those of a DataFrame if they are usable."""
+    first = next((text for text in texts if isinstance(text, str) and text), "")
+    if (count := first.count(JOINT) + 1) == 1:
+        return [_SMILES]
+    names = list(map(str, getattr(X, "columns", ())))
+    usable = len({*names} - {*taken, _WEIGHT, ""}) == count
+    return names if usable else [f"{_SMILES}_{number}" for number in range(1, count + 1)]
+
+
+def _problems(texts: list[Any], columns: list[str]) -> list[str | None]:
+    """What is wrong with each row."""
+    found = (read_graph(text, (), columns if len(columns) > 1 else ()) for text in texts)
+    return [one if isinstance(one, str) else None for one in found]
 
 
 def _short(text: Any) -> str:

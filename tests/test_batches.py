@@ -172,7 +172,7 @@ def test_a_text_that_ended_its_process_costs_itself_alone(model, tmp_path, monke
     texts = pd.read_parquet(tmp_path / "in" / "part-00.parquet")["smiles"]
     read_graph = predictor.read_graph
     monkeypatch.setattr(
-        predictor, "read_graph", lambda t, s: os._exit(1) if t == texts[7] else read_graph(t, s)
+        predictor, "read_graph", lambda t, *s: os._exit(1) if t == texts[7] else read_graph(t, *s)
     )
     assert predict_folder(model, tmp_path / "in", "--out", tmp_path / "out") == 3
     (path,) = (tmp_path / "out").iterdir()

@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data.descriptors": {*DATA, "data.pool", "data.molecules"},
     "data.batch": {*DATA, "ops", "transforms"},
     "data.splits": {"files", "data.cells", "data.columns", "data.molecules", "metrics"},
-    "data.summary": {"data.molecules", "data.splits", "data.store", "metrics"},
+    "data.summary": {"data.smiles", "data.molecules", "data.splits", "data.store", "metrics"},
     "data.datasets": {
         *DATA,
         "data.molecules",
@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "registry",
     },
     "data": {*ALL_DATA, "extras"},
-    "drawing": set(),
+    "drawing": {"vocabulary"},
     "predict": {"nn", "models", "drawing", *FEEDS},
     "train": {"nn", "models", "predict", *FEEDS},
     "estimators": {"models", "predict", "train", *FEEDS},

@@ -132,6 +132,12 @@ def add_model(parser: argparse.ArgumentParser, several: bool = False) -> None:
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
 
 
+def add_smiles(parser: argparse.ArgumentParser) -> None:
+    """Add the column, or the columns, of the molecules of a file."""
+    text = "column of the SMILES (default: guessed), or columns A,B of a model of several molecules"
+    parser.add_argument("--smiles", metavar="COLUMN", help=f"{text} (default: as in training)")
+
+
 def add_features(parser: argparse.ArgumentParser) -> None:
     """Add the numbers of feature columns that are not in a file."""
     text = "numbers of the model's feature columns, for all rows (default: those of the file)"
@@ -242,6 +248,7 @@ def options_of_run(model: str, data: str, config: "GraphSliceformerConfig") -> d
     found: dict[str, Any] = {"targets": config.target_names or None, "task": config.task}
     found |= {"class_names": config.class_names or None, "standardize": config.standardize}
     found |= {"features": config.feature_columns or None}
+    found |= {"smiles": config.molecule_columns or None}
     found |= data_of_run(model, data)
     return {name: value for name, value in found.items() if value is not None}
 

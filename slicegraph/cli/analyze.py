@@ -165,9 +165,9 @@ def _smiles(models: Mapping[str, Any], texts: Sequence[str]) -> "Samples":
     from slicegraph.predict.predictor import read_graph
 
     _check_features(models, OGB_ATOM_CODE.vocabulary, OGB_BOND_CODE.vocabulary)
-    graphs, steps = [], next(iter(models.values())).config.standardize
+    graphs, config = [], next(iter(models.values())).config
     for text in texts:
-        graph = read_graph(text, steps)
+        graph = read_graph(text, config.standardize, config.molecule_columns)
         if isinstance(graph, str):
             listed = "neither a data set (`slicegraph datasets` lists them) nor a SMILES"
             raise ValueError(f"--data {text!r} is {listed}: {graph}")
@@ -184,7 +184,8 @@ def _without_numbers(models: Mapping[str, Any], batch: Any) -> Any:
     import torch
 
     if size := max(model.config.num_features for model in models.values()):
-        batch.features = torch.full((len(batch.ptr) - 1, size), torch.nan)
+        in_a_row = max(model.config.molecules for model in models.values())
+        batch.features = torch.full(((len(batch.ptr) - 1) // in_a_row, size), torch.nan)
     return batch
 
 

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from slicegraph.cli import SOME_BAD, add_model, check_new_file, load_molecule_model, when_stopped
+from slicegraph.cli import (
+    SOME_BAD,
+    add_model,
+    add_smiles,
+    check_new_file,
+    load_molecule_model,
+    when_stopped,
+)
 
 EPILOG = """\
 exit status: 0 all rows have a vector, 3 some have an error instead, 2 nothing was done
@@ -32,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="molecules: any file that `slicegraph predict` reads")
     add("--out", required=True, metavar="FILE", help="a .csv, .parquet or .npz to write")
-    add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add_smiles(parser)
     add("--force", action="store_true", help="replace the file if it exists")
     add("--workers", type=int, default=1, metavar="N", help="processes that read SMILES (1)")
 
@@ -50,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     if out.exists() and out.samefile(args.file):
         raise ValueError(f"--out {out} is the file that is read")
     model = load_molecule_model(args)
-    table = tables.open_whole(args.file, args.smiles)
+    table = tables.open_whole(args.file, args.smiles, model.config)
     columns = [f"e{number}" for number in range(model.embedding_channels)]
     options = {"batch_size": args.batch_size, "workers": args.workers}
     found = tables.predicted_rows(model, table, **options, embed=True)
@@ -107,7 +114,7 @@ def _write_npz(out: Path, written: Any, found: _Rows) -> None:
 
     texts, vectors, errors = [], [], []
     for chunk, part in found:
-        texts += [row.text for row in chunk.rows]
+        texts += [row.joined(written.table.more) for row in chunk.rows]
         errors += [error or "" for error in part.errors]
         vectors.append(part.values)
     file = io.BytesIO()

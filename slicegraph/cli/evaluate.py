@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="a .csv to write, one row for each molecule")
     add("--force", action="store_true", help="replace the file if it exists")
     own = parser.add_argument_group("options for csv:PATH, as in `slicegraph train`").add_argument
-    own("--smiles", metavar="COLUMN", help="column of the SMILES")
+    own("--smiles", metavar="COLUMN", help="column of the SMILES, or columns of several molecules")
     own("--target", "--targets", type=cli.columns, metavar="A,B", help="label columns")
     own("--metric", help="mae, rmse, rocauc, ap or acc")
     own("--censored", choices=("drop", "value", "loss"), help="what values such as >10 mean")

@@ -21,6 +21,7 @@ from slicegraph.cli import (
     SOME_BAD,
     add_features,
     add_model,
+    add_smiles,
     check_feature_numbers,
     check_new_file,
     columns,
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the model, the molecules and the files to write."""
     add_model(parser)
     add = parser.add_argument
-    text = "SMILES or InChI; or a file that `slicegraph predict` reads"
+    text = "SMILES or InChI, A>>B for a row of several; or a file that `slicegraph predict` reads"
     add("inputs", nargs="+", metavar="SMILES|FILE", help=text)
     add("--targets", type=columns, metavar="A,B", help="targets to explain (default: all)")
     add("--out", metavar="FILE", help="a .csv with the contributions; required for a file")
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--least", type=int, default=2, metavar="N", help=text)
     text = "orders of the atoms to take; more are more accurate (default: %(default)s)"
     add("--samples", type=int, default=32, metavar="N", help=text)
-    add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add_smiles(parser)
     add_features(parser)
     add("--force", action="store_true", help="replace the files if they exist")
 
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
     if file is None:
         check_feature_numbers(model.config, given)
     elif names or given:
-        numbers = RowNumbers(open_whole(file, args.smiles), file, names, given)
+        numbers = RowNumbers(open_whole(file, args.smiles, model.config), file, names, given)
 
     def explain(texts: list[str], row: Any = None) -> Iterator[Any]:
         options: dict[str, Any] = {"samples": args.samples, "batch_size": args.batch_size}
@@ -124,7 +125,7 @@ def run(args: argparse.Namespace) -> None:
         if file is None:
             bad = _explain_texts(args, list(explain(args.inputs)), parts)
         else:
-            bad = _explain_file(args, file, explain, parts)
+            bad = _explain_file(args, open_whole(file, args.smiles, model.config), explain, parts)
     if args.substructures:
         rows = parts.rows(args.least)
         _write(Path(args.substructures), parts.COLUMNS, rows)
@@ -153,7 +154,7 @@ def _explain_texts(args: argparse.Namespace, found: list[Any], parts: Any) -> in
     return sum(isinstance(each, str) for each in found)
 
 
-def _explain_file(args: argparse.Namespace, file: Path, explain: Any, parts: Any) -> int:
+def _explain_file(args: argparse.Namespace, table: Any, explain: Any, parts: Any) -> int:
     """Write the contributions of every row of a file; return how many rows have a problem."""
     import numpy as np
     from tqdm import tqdm
@@ -163,12 +164,10 @@ def _explain_file(args: argparse.Namespace, file: Path, explain: Any, parts: Any
     from slicegraph.metrics import counted
     from slicegraph.models.base import WEIGHTS_FILE, find_model
     from slicegraph.predict.explain import ATOM_COLUMNS, Explanation, atom_rows
-    from slicegraph.predict.table import open_whole
 
-    table = open_whole(file, args.smiles)
-    place = find_model(args.model)
+    file, place = Path(args.inputs[0]), find_model(args.model)
     weights = place if place.is_file() else place / WEIGHTS_FILE
-    record = {"model": sha256_of(weights), "file": sha256_of(file), "smiles": table.source.smiles}
+    record = {"model": sha256_of(weights), "file": sha256_of(file), "smiles": table.molecules}
     record |= {"samples": args.samples, "targets": args.targets}
     record |= {"features": args.features} if args.features else {}
     draft = Path(f"{args.out}.draft")
@@ -185,14 +184,14 @@ def _explain_file(args: argparse.Namespace, file: Path, explain: Any, parts: Any
             elif row.problem:
                 found = row.problem
             else:
-                found = next(iter(explain([row.text], row)))
+                found = next(iter(explain([row.joined(table.more)], row)))
             if number not in done:
                 plain = found if isinstance(found, str) else [asdict(one) for one in found]
                 kept.write(json.dumps([number, plain], default=np.ndarray.tolist) + "\n")
                 kept.flush()
             count += 1
             if isinstance(found, str):
-                rows += atom_rows(number, found, printable(row.text))
+                rows += atom_rows(number, found, printable(row.joined(table.more)))
                 bad += 1
                 continue
             each = [one if isinstance(one, Explanation) else _read(one) for one in found]

@@ -21,6 +21,7 @@ from slicegraph.cli import (
     SOME_BAD,
     add_features,
     add_model,
+    add_smiles,
     check_feature_numbers,
     check_new_file,
     feature_numbers,
@@ -53,12 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="SMILES|FILE|FOLDER",
-        help="SMILES or InChI; or a file: .csv, .tsv, .txt, .smi, .sdf (each also .gz), .xlsx or "
+        help="SMILES or InChI, A>>B for a row of several molecules; or a file: .csv, .tsv, .txt, "
+        ".smi, .sdf (each also .gz), .xlsx or "
         ".parquet; or a folder of .parquet files",
     )
     add("--out", metavar="FILE", help="a .csv or .tsv (also .gz) to write; - for standard output")
     add("--engine", choices=ENGINES, help="what predicts the files of a folder (default: local)")
-    add("--smiles", metavar="COLUMN", help="column of the SMILES (default: guessed)")
+    add_smiles(parser)
     add_features(parser)
     add("--force", action="store_true", help="replace the file if it exists")
     add(
@@ -150,7 +152,7 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
         if rank.first and args.out != "-":
             check_new_file(Path(args.out), args.force)
         model = load_molecule_model(args)
-        table = tables.open_whole(file, args.smiles)
+        table = tables.open_whole(file, args.smiles, model.config)
         if args.workers is not None and args.workers < 1:
             raise ValueError(f"--workers {args.workers}, expected at least 1")
         workers = args.workers or max(2, min(8, cores() // rank.world // 2))
@@ -187,8 +189,8 @@ def _predict_file(file: Path, args: argparse.Namespace) -> int:
 
 def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
     """Predict every part; return the number of rows with an error."""
-    from slicegraph.data.table import open_table
     from slicegraph.predict.batches import BatchPredictor, predict_parts
+    from slicegraph.predict.table import open_whole
 
     if args.out is None:
         raise ValueError("--out is missing: a folder to write to")
@@ -197,9 +199,9 @@ def _predict_folder(folder: Path, args: argparse.Namespace) -> int:
             raise ValueError(f"--{option} is for SMILES or a file, not for a folder")
     if args.workers is not None and args.workers < 1:
         raise ValueError(f"--workers {args.workers}, expected at least 1")
-    smiles = args.smiles
+    smiles, config = args.smiles, load_molecule_model(args).config
     for part in sorted(folder.glob("*.parquet"))[:1]:
-        smiles = open_table(part, smiles, labels=()).smiles
+        smiles = tuple(map(str, open_whole(part, smiles, config).molecules))
     device = None if args.device == "auto" else args.device
     options: dict[str, Any] = {"features": feature_numbers(args.features)}
     predictor = BatchPredictor(args.model, smiles or "smiles", args.batch_size, device, **options)

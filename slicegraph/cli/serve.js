@@ -1,6 +1,7 @@
 // The page of `slicegraph serve`: asks the server for what is typed or drawn, and shows it as text.
 const part = (id) => document.getElementById(id);
-const box = part("smiles");
+let box = part("smiles"); // the field of the molecule that is drawn
+const boxes = [box]; // one for each molecule of a row
 let facts = { targets: [], classes: [] };
 let asked = 0; // the number of the last question: older answers are not shown
 let timer = null;
@@ -90,8 +91,14 @@ async function explain(text, question) {
   }
 }
 
+/** The molecules of the row; nothing until every field has one. */
+function row() {
+  const texts = boxes.map((one) => one.value.trim());
+  return texts.every(Boolean) ? texts.join(">>") : "";
+}
+
 async function predict() {
-  const text = box.value.trim();
+  const text = row();
   const question = ++asked;
   part("empty").hidden = Boolean(text);
   if (!text) {
@@ -517,6 +524,27 @@ function editor() {
   addEventListener("resize", () => fit(true));
 }
 
+/** A field for each molecule of a row; the drawing is of the one that was used last. */
+function addBoxes() {
+  const titles = facts.molecules.length ? facts.molecules : [part("title").textContent];
+  part("title").textContent = titles[0];
+  for (const title of titles.slice(1)) {
+    const [heading, field] = [document.createElement("h2"), box.cloneNode()];
+    [heading.textContent, field.id, field.value] = [title, `smiles-${boxes.length}`, ""];
+    field.setAttribute("aria-label", title);
+    boxes.at(-1).after(heading, field);
+    boxes.push(field);
+  }
+  for (const field of boxes) {
+    field.addEventListener("input", soon);
+    field.addEventListener("focus", () => {
+      if (field === box) return;
+      box = field;
+      fromText();
+    });
+  }
+}
+
 async function upload(event) {
   event.preventDefault();
   const [file] = part("file").files;
@@ -549,8 +577,8 @@ async function start() {
   part("facts").textContent = `${facts.task} of ${facts.targets.join(", ")}${models}${note}`;
   for (const target of facts.targets) part("target").append(new Option(target, target));
   part("choose").hidden = facts.targets.length < 2;
-  part("target").addEventListener("change", () => explain(box.value.trim(), ++asked));
-  box.addEventListener("input", soon);
+  part("target").addEventListener("change", () => explain(row(), ++asked));
+  addBoxes();
   part("upload").addEventListener("submit", upload);
   box.value = new URLSearchParams(location.hash.slice(1)).get("smiles") || "";
   editor();

@@ -3,7 +3,8 @@
 The page shows the prediction, its interval and deviation if the model has them, the nearest
 training molecule, and the contributions of the atoms. It needs no network, and is reached from this
 machine only. A JSON interface has the same answers: POST /api/predict {"smiles": ["CCO"]} and
-POST /api/explain {"smiles": "CCO"}.
+POST /api/explain {"smiles": "CCO"}. A model of several molecules a row has a field for each of them
+on the page, and takes lists: {"smiles": [["CCO", "O"]]}.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from slicegraph.cli import add_model, load_molecule_model
+from slicegraph.vocabulary import JOINT
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -117,7 +119,7 @@ class Service:
         self.level: float | None = level
         self.note, self.near = "", model.calibration is not None
         try:
-            model.predict_interval("C", level)
+            model.predict_interval(model.example, level)
         except ValueError as error:
             if not 0 < level < 1:
                 raise
@@ -137,11 +139,21 @@ class Service:
             "task": config.task,
             "targets": list(target_labels(config)),
             "unit": config.unit,
+            "molecules": list(config.molecule_columns),
             "classes": classes,
             "interval": self.level,
             "models": len(self.model.members),
             "note": self.note,
         }
+
+    def row(self, given: Any) -> str:
+        """The text of a row: a SMILES, or a list of the SMILES of a model of several molecules."""
+        names = self.model.config.molecule_columns
+        if not (names and isinstance(given, list)):
+            return _checked(given)
+        if len(given) != len(names):
+            raise BadRequest(f"a row of {len(given)} SMILES, expected {', '.join(names)}")
+        return JOINT.join(_checked(text).strip() for text in given)
 
     def predict(self, texts: list[str]) -> list[dict[str, Any]]:
         """The columns of `slicegraph predict` for each text, with null for what is missing."""
@@ -161,10 +173,10 @@ class Service:
 
     def explain(self, text: str, target: str | None) -> dict[str, Any]:
         """The contributions of the atoms to a target (by default the first), and their drawing."""
-        from slicegraph.predict.explain import read_atoms
+        from slicegraph.predict.explain import read_row
 
         try:
-            atoms = read_atoms(text, self.model.config.standardize)
+            atoms = read_row(text, self.model.config)
         except (ValueError, RuntimeError) as error:
             raise BadRequest(getattr(error, "reason", str(error))) from None
         if len(atoms.symbols) > MOST_ATOMS:
@@ -215,12 +227,12 @@ class Service:
             path = Path(folder, f"table{ending}")
             path.write_bytes(content)
             try:
-                table = open_whole(path)
+                table = open_whole(path, config=self.model.config)
                 rows = sum(1 for _ in table.source.rows())
                 if rows > MOST_ROWS:
                     remedy = "use slicegraph predict"
                     raise BadRequest(f"{rows:,} rows, more than {MOST_ROWS:,}; {remedy}", 413)
-                table = open_whole(path)
+                table = open_whole(path, config=self.model.config)
                 options: dict[str, Any] = {"interval": self.level, "near": self.near}
                 columns = more_columns(
                     self.model.config, len(self.model.members), self.level, self.near
@@ -301,7 +313,7 @@ def make_app(
             raise BadRequest('expected {"smiles": ["CCO", ...]}')
         if len(texts) > MOST_SMILES:
             raise BadRequest(f"{len(texts):,} SMILES, more than {MOST_SMILES:,}", 413)
-        texts = [_checked(text) for text in texts]
+        texts = list(map(service.row, texts))
         return JSONResponse({"rows": await computed("predict", partial(service.predict, texts))})
 
     async def explain(request: Request) -> Response:
@@ -309,7 +321,7 @@ def make_app(
         target = given.get("target")
         if target is not None and target not in service.facts()["targets"]:
             raise BadRequest(f"there is no target {target!r}")
-        work = partial(service.explain, _checked(given.get("smiles")), target)
+        work = partial(service.explain, service.row(given.get("smiles")), target)
         return JSONResponse(await computed("explain", work))
 
     async def drawing(request: Request) -> Response:

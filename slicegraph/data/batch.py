@@ -155,6 +155,9 @@ def collate(
     with features of one byte, made all at once: it separates (``batch[0]``), moves and is pinned
     like any other, all tensors together as in :class:`FlatBatch`.
 
+    Where rows have several molecules, ``ptr`` and ``batch`` are of the molecules, those of a row
+    one after the other; ``y`` and ``index`` are of the rows.
+
     Args:
         store: the molecules.
         indices: the positions in ``store``, at least one.
@@ -187,7 +190,10 @@ def collate(
         batch = _joined(arrays)
     else:
         view = store[indices]
-        batch = Batch.from_data_list([view[i] for i in range(len(view))], exclude_keys=["smiles"])
+        left_out = ["smiles", "ptr"]
+        batch = Batch.from_data_list([view[i] for i in range(len(view))], exclude_keys=left_out)
+        batch.ptr = torch.from_numpy(arrays.ptr)
+        batch.batch = torch.repeat_interleave(batch.ptr.diff())
     batch.max_nodes = int(np.diff(arrays.ptr).max())
     return batch if encode is None else encode(batch)
 
@@ -332,17 +338,18 @@ def _joined(arrays: MoleculeArrays) -> Batch:
     found = {name: array for name, array in arrays._asdict().items() if array is not None}
     tensors = {name: torch.from_numpy(array) for name, array in found.items()}
     ptr, edge_ptr = tensors["ptr"], tensors.pop("edge_ptr")
-    each = torch.arange(len(ptr))
-    slices = {"x": ptr, "edge_index": edge_ptr, "edge_attr": edge_ptr, "y": each, "index": each}
+    each = torch.arange(len(arrays.index) + 1)
+    rows = ptr[:: (len(ptr) - 1) // len(arrays.index)]  # which may have several molecules each
+    slices = {"x": rows, "edge_index": edge_ptr, "edge_attr": edge_ptr, "y": each, "index": each}
     if arrays.y.shape[1] == 0:
         del tensors["y"], slices["y"]
     slices |= {name: each for name in ("bound", "weight", "features") if name in tensors}
     graph_of_atom = torch.from_numpy(np.arange(len(ptr) - 1).repeat(np.diff(arrays.ptr)))
     batch = FlatBatch(_base_cls=MoleculeData, batch=graph_of_atom, **tensors)
-    zeros = torch.zeros(len(ptr) - 1, dtype=torch.int64)
-    batch._num_graphs = len(ptr) - 1
+    zeros = torch.zeros(len(rows) - 1, dtype=torch.int64)
+    batch._num_graphs = len(rows) - 1
     batch._slice_dict = slices
-    batch._inc_dict = {**dict.fromkeys(slices, zeros), "edge_index": ptr[:-1]}
+    batch._inc_dict = {**dict.fromkeys(slices, zeros), "edge_index": rows[:-1]}
     return batch
 
 
@@ -355,9 +362,11 @@ def collate_graphs(graphs: Sequence[MoleculeGraph]) -> Data:
     """
     if not graphs:
         raise ValueError("collate_graphs: there are no graphs, expected at least one")
-    ptr = np.concatenate([[0], np.cumsum([len(graph.atoms) for graph in graphs])])
+    rows = np.concatenate([[0], np.cumsum([len(graph.atoms) for graph in graphs])])
     edges = [graph.directed() for graph in graphs]
-    numbered = [index + first for (index, _), first in zip(edges, ptr[:-1], strict=True)]
+    numbered = [index + first for (index, _), first in zip(edges, rows[:-1], strict=True)]
+    sizes = [size for graph in graphs for size in graph.sizes or (len(graph.atoms),)]
+    ptr = np.concatenate([[0], np.cumsum(sizes)])  # a row may have several molecules
     return Data(
         x=torch.from_numpy(np.concatenate([graph.atoms for graph in graphs])),
         edge_index=torch.from_numpy(np.concatenate(numbered, axis=1)),

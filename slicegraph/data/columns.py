@@ -640,6 +640,27 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in names if name.strip())
 
 
+def molecule_columns(path: str | Path, given: str | Sequence[str] | None) -> tuple[str | None, ...]:
+    """Return the columns of the molecules of a row, ``(None,)`` to guess the only one.
+
+    A text is the name of a column or, if there is no such column, of several with commas.
+    """
+    if isinstance(given, str) and "," in given:
+        try:
+            open_table(path, given, ())
+        except ValueError as error:
+            if len(names := split_names(given)) < 2 or "no column" not in str(error):
+                raise
+            given = names
+    if given is None or isinstance(given, str):
+        return (given,)
+    names = tuple(given)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{Path(path).name!r}: --smiles has column {twice[0]!r} twice; name once")
+    open_table(path, names[0], names[1:])  # raises for a name that is no column
+    return names
+
+
 def read_bounds(
     path: str | Path, columns: Sequence[str], formats: Mapping[str, ColumnFormat]
 ) -> np.ndarray:

@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from slicegraph.data.molecules import molecule_keys
 from slicegraph.data.pool import cores, ordered_map, run_halved
-from slicegraph.data.smiles import canonical_text, parse_smiles
+from slicegraph.data.smiles import JOINT, canonical_text, parse_smiles
 from slicegraph.data.store import MoleculeStore
 from slicegraph.files import folder_lock, write_atomically
 
@@ -114,13 +114,19 @@ def named_features(text: str, descriptors: Sequence[str], counts: int) -> np.nda
     """Return the `molecule_features` that a model reads, by the names of its descriptors.
 
     Args:
-        text: a SMILES; another text has NaN only.
-        descriptors: names in `DESCRIPTORS` and `FRAGMENTS`.
-        counts: how many counts of neighbourhoods, `FEATURE_BITS` or 0.
+        text: a SMILES; another text has NaN only. Of a row with M molecules, the descriptors of
+            each follow one another, and then the counts of each.
+        descriptors: names in `DESCRIPTORS` and `FRAGMENTS`, M times.
+        counts: how many counts of neighbourhoods, M times `FEATURE_BITS`, or 0.
 
     Shapes:
         - output: ``[len(descriptors) + counts]`` float32.
     """
+    if JOINT in text:
+        texts = text.split(JOINT)
+        size, own_counts = len(descriptors) // len(texts), counts // len(texts)
+        parts = [named_features(one, descriptors[:size], own_counts) for one in texts]
+        return np.concatenate([*(part[:size] for part in parts), *(part[size:] for part in parts)])
     wanted = [_PLACES.get(name, -1) for name in descriptors]
     if -1 in wanted or counts not in (0, FEATURE_BITS):
         missing = repr(descriptors[wanted.index(-1)]) if -1 in wanted else f"{counts} counts"

@@ -1,7 +1,8 @@
 """Molecules as chemists count them: standard forms, keys, scaffolds, clusters and remarks.
 
 A key ignores salts, stereo and isotopes. Rows of a table with one key are one molecule; splits
-keep these on one side.
+keep these on one side. The text of a row with several molecules has `JOINT` between them; keys,
+fingerprints and counts are those of the molecules in their order.
 """
 
 import hashlib
@@ -9,7 +10,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from functools import cache, partial
+from functools import cache, partial, reduce, wraps
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from slicegraph.data.pool import cores, ordered_map, run_halved
 from slicegraph.data.smiles import (
+    JOINT,
     MoleculeGraph,
     SmilesError,
     canonical_text,
@@ -104,8 +107,23 @@ def check_steps(steps: Sequence[str]) -> tuple[str, ...]:
     return tuple(step for step in STEPS if step in steps)
 
 
+def for_each(work: Callable[..., str]) -> Callable[..., str]:
+    """Apply a function of a molecule's text to each molecule of a row with several."""
+
+    @wraps(work)
+    def each(text: str, *arguments: Any) -> str:
+        if not (isinstance(text, str) and JOINT in text):
+            return work(text, *arguments)
+        return JOINT.join(work(one, *arguments) for one in text.split(JOINT))
+
+    return each
+
+
+@for_each
 def standardize(text: str, steps: Sequence[str]) -> str:
     """Return the canonical SMILES after these `STEPS`, in their order there; without, the text.
+
+    Each molecule of a row with several is standardised by itself.
 
     Raises:
         SmilesError: RDKit cannot read the text, or a step fails.
@@ -136,6 +154,14 @@ def isotopologue(text: str, steps: Sequence[str]) -> str:
         return canonical_text(_read(text))
 
 
+def standard_texts(text: str, steps: Sequence[str]) -> tuple[str, str]:
+    """Return the SMILES of a molecule after these steps as its graph is made of, and as it is kept:
+    with the isotope marks that ``hydrogens`` removes."""
+    text = inchi_to_smiles(text) if is_inchi(text) else text
+    drawn = standardize(text, steps)
+    return drawn, isotopologue(text, steps) or drawn
+
+
 def isotopes(text: str) -> list[str]:
     """Return the isotopes that a SMILES or InChI names, such as 13C, each once.
 
@@ -143,6 +169,8 @@ def isotopes(text: str) -> list[str]:
         >>> isotopes("[2H]C([2H])[13cH3]")
         ['2H', '13C']
     """
+    if JOINT in text:
+        return list(dict.fromkeys(mark for one in text.split(JOINT) for mark in isotopes(one)))
     if is_inchi(text):
         text = inchi_to_smiles(text) if "/i" in text else ""
     return list(dict.fromkeys(mark.title() for mark in _ISOTOPE.findall(text)))
@@ -166,6 +194,7 @@ def _after(text: str, steps: Sequence[tuple[str, Callable[[Chem.Mol], Chem.Mol]]
         return with_stack(mol.GetNumAtoms(), work)
 
 
+@for_each
 def molecule_key(text: str) -> str:
     """Return a text that is the same for all salts, stereoisomers and isotopes of a molecule.
 
@@ -229,33 +258,42 @@ def scaffolds(texts: Iterable[str]) -> list[str]:
 
 
 def fingerprints(texts: Iterable[str]) -> list[Any]:
-    """Return the Morgan fingerprint of each SMILES, of 2,048 bits and radius 2; None for others."""
+    """Return the Morgan fingerprint of each SMILES, of 2,048 bits and radius 2; None for others.
+
+    Those of the molecules of a row are joined to one: their Tanimoto similarity counts the bits of
+    all of them.
+    """
     get = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint
     with rdBase.BlockLogs():
-        return [get(mol) if mol else None for mol in map(Chem.MolFromSmiles, texts)]
+        rows = ([*map(Chem.MolFromSmiles, text.split(JOINT))] for text in texts)
+        whole = ((mols, all(mol and mol.GetNumAtoms() for mol in mols)) for mols in rows)
+        return [reduce(add, map(get, mols)) if good else None for mols, good in whole]
 
 
 def morgan_counts(texts: Iterable[str]) -> np.ndarray:
     """Return counted Morgan fragments of radius 2 in 1,024 columns, ``[N, 1024]`` float32.
 
-    A text that is not a molecule has zeros.
+    A text that is not a molecule has zeros. Those of the M molecules of a row are joined,
+    ``[N, M * 1024]``.
     """
     get = rdFingerprintGenerator.GetMorganGenerator(
         radius=2, fpSize=1024
     ).GetCountFingerprintAsNumPy
     with rdBase.BlockLogs():
-        rows = [get(mol) if mol else np.zeros(1024) for mol in map(Chem.MolFromSmiles, texts)]
-    return np.array(rows, dtype=np.float32).reshape(-1, 1024)
+        mols = ([*map(Chem.MolFromSmiles, text.split(JOINT))] for text in texts)
+        rows = [[get(mol) if mol else np.zeros(1024) for mol in own] for own in mols]
+    return np.array(rows, dtype=np.float32).reshape(len(rows), -1 if rows else 1024)
 
 
 def nearest(vectors: Sequence[Any], training: Sequence[Any]) -> list[tuple[float, int]]:
     """Return the largest Tanimoto similarity of each fingerprint, and which one has it.
 
-    NaN and -1 if there is no fingerprint, or none to compare with.
+    NaN and -1 if there is no fingerprint, or none of this length to compare with.
     """
     found = []
+    size = training[0].GetNumBits() if len(training) else 0
     for vector in vectors:
-        if vector is None or not len(training):
+        if vector is None or vector.GetNumBits() != size:
             found.append((math.nan, -1))
             continue
         similar = np.array(DataStructs.BulkTanimotoSimilarity(vector, training))
@@ -339,6 +377,7 @@ def _key(mol: Chem.Mol) -> str:
     return Chem.MolToSmiles(mol, isomericSmiles=False)
 
 
+@for_each
 def _exact_key(text: str) -> str:
     try:
         return canonical_text(_read(text))

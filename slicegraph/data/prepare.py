@@ -38,9 +38,10 @@ from slicegraph.data.smiles import (
     FeatureCode,
     MoleculeGraph,
     SmilesError,
-    inchi_to_smiles,
-    is_inchi,
     is_text,
+    join_graphs,
+    join_texts,
+    read_cells,
     read_smiles,
 )
 from slicegraph.files import folder_lock, sha256_of, sync, sync_folder, write_atomically
@@ -50,7 +51,7 @@ _MOST_WORKERS = 8  # unless more are asked for
 _MAX_SHOWN = 1000  # characters of a bad row that are kept
 _JOB, _LOG = "job.json", "parts.log"
 _FORMAT = "slicegraph-prepare-2"
-_FILES = (store.REJECTED, store.CHECKSUMS, *store.ARRAYS)
+_FILES = (store.REJECTED, store.CHECKSUMS, store.SIZES, *store.ARRAYS)
 _NAMES = "|".join(map(re.escape, (_JOB, _LOG, store.META, store.DIGESTS, *_FILES)))
 _OURS = re.compile(rf"({_NAMES})(\.\d+\.tmp)?")
 _JOB_DRAFT = re.compile(rf"{re.escape(_JOB)}\.\d+\.tmp")
@@ -74,7 +75,7 @@ class PrepareResult:
         molecules: how many molecules it has.
         rejected: how many rows are in its ``rejected.csv`` instead.
         duplicates: how many molecules have the graph of an earlier one; they are kept.
-        smiles: the column of the SMILES, None if the source has no columns.
+        smiles: the column of the SMILES, or several; None if the source has no columns.
         labels: the names of the labels.
         kept_rows: how many rows an interrupted run had done before.
         was_complete: whether there was nothing left to do.
@@ -84,7 +85,7 @@ class PrepareResult:
     molecules: int
     rejected: int
     duplicates: int
-    smiles: str | None
+    smiles: str | list[str] | None
     labels: tuple[str, ...]
     kept_rows: int = 0
     was_complete: bool = False
@@ -94,7 +95,7 @@ def prepare(
     source: str | Path,
     folder: str | Path,
     *,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     labels: Sequence[str] | None = None,
     workers: int | None = None,
     strict: bool = False,
@@ -115,7 +116,8 @@ def prepare(
     Args:
         source: a file as :func:`slicegraph.data.table.open_table` takes it.
         folder: where the store is made; new, empty, or that of an interrupted call.
-        smiles: the column of the SMILES; guessed by default.
+        smiles: the column of the SMILES, guessed by default; or the columns of the molecules of a
+            row, if it has several.
         labels: the columns of the labels, ``[]`` for none; by default the only column that can be
             a target, in the format of its texts; several are a `ValueError` that lists them.
         workers: how many processes; by default one for each core, at most 8. With 1 all work is
@@ -143,23 +145,25 @@ def prepare(
         is_folder = f"{str(path)!r} is a folder, expected a file ({', '.join(table.SUFFIXES)})"
         raise ValueError(is_folder if path.is_dir() else f"there is no file {str(path)!r}")
     guessed = labels is None
+    columns = (smiles,) if smiles is None or isinstance(smiles, str) else tuple(smiles)
     if labels is None:
-        labels, found = _choose_labels(path, smiles, folder)
+        labels, found = _choose_labels(path, columns[0], folder)
         formats = found if formats is None else formats
     formats = formats or {}
     changed = {name: one.to_dict() for name, one in formats.items() if one != ColumnFormat()}
     # Only settings that are not the default are kept: stores made before there were any stay valid.
     options = {"formats": changed, "standardize": list(standardize)}
     options = {name: value for name, value in options.items() if value}
-    job = _Job(path, smiles, labels, unlabelled=unlabelled, canonical=canonical, **options)
-    job.formats = {name: one for name, one in formats.items() if name in job.table.labels}
+    job = _Job(path, columns, labels, unlabelled=unlabelled, canonical=canonical, **options)
+    job.formats = {name: one for name, one in formats.items() if name in job.labels}
     job.chunk_rows, job.strict = chunk_rows, strict
     if progress:
         how = [" (guessed)" * one for one in (smiles is None, guessed)]
         said = {name: f" ({one.describe()})" for name, one in job.formats.items() if one.describe()}
-        names = ", ".join(f"{name!r}{said.get(name, '')}" for name in job.table.labels) or "none"
-        columns = f"SMILES {job.table.smiles!r}{how[0]}, labels {names}{how[1]}"
-        shown = columns if job.table.smiles else "SMILES and names, no labels"
+        names = ", ".join(f"{name!r}{said.get(name, '')}" for name in job.labels) or "none"
+        listed = ", ".join(map(repr, job.columns))
+        said_columns = f"SMILES {listed}{how[0]}, labels {names}{how[1]}"
+        shown = said_columns if job.table.smiles else "SMILES and names, no labels"
         print(f"{path.name}: {shown}", file=sys.stderr)
     target, kept = _PrepareFolder(folder), None
     untidy = target.parts.exists() or (target.path / store.LOCK).exists()  # left of making it
@@ -327,6 +331,7 @@ def _read_parts(path: Path) -> Iterator[tuple[int, _Part]]:
 def _read_rows(
     rows: Sequence[tuple[int, table.Row]],
     *,
+    columns: Sequence[str | None],
     labels: Sequence[str],
     canonical: bool,
     unlabelled: bool,
@@ -338,25 +343,37 @@ def _read_rows(
     rejections: list[_Rejection] = []
     for number, row in rows:
         try:
-            if row.problem or not (row.text.strip() and is_text(row.text)):
-                blank = not row.text.strip()
-                raise ValueError(row.problem or ("no SMILES" if blank else NOT_TEXT))
-            values = read_labels(row.labels, labels, formats)
+            if row.problem:
+                raise ValueError(row.problem)
+            texts = [row.text, *row.labels[: len(columns) - 1]]
+            read_cells(_check_text, texts, columns)
+            values = read_labels(row.labels[len(columns) - 1 :], labels, formats)
             if values and not unlabelled and all(value != value for value in values):
                 raise ValueError("no label")
-            text = inchi_to_smiles(row.text) if is_inchi(row.text) else row.text
-            drawn = molecules.standardize(text, standardize)
-            text = molecules.isotopologue(text, standardize) or drawn  # the graph has no isotopes
-            found.append((number, text, read_smiles(drawn, canonical), values))
+            own = read_cells(partial(_read_text, standardize, canonical), texts, columns)
+            kept, graphs = zip(*own, strict=True)
+            found.append((number, join_texts(kept), join_graphs(graphs), values))
         except CensoredError as error:
             choice = f"choose what becomes of it: {', '.join(CENSORED[1:])} (--censored)"
             raise PrepareError(f"row {number}: {error}; {choice}") from None
         except (ValueError, RuntimeError) as error:  # RDKit's own errors are of both kinds
             reason = error.reason if isinstance(error, SmilesError) else str(error)
-            shown, length = row.text[:_MAX_SHOWN], len(row.text)
+            whole = row.joined(range(len(columns) - 1))
+            shown, length = whole[:_MAX_SHOWN], len(whole)
             shown += f"... ({length:,} characters)" if length > _MAX_SHOWN else ""
             rejections.append((number, table.printable(shown), reason))
-    return [_Part(store.pack(found, len(labels), *OGB_CODES), rejections)]
+    return [_Part(store.pack(found, len(labels), *OGB_CODES, len(columns)), rejections)]
+
+
+def _check_text(text: str) -> None:
+    if not (text.strip() and is_text(text)):
+        raise ValueError(NOT_TEXT if text.strip() else "no SMILES")
+
+
+def _read_text(steps: Sequence[str], canonical: bool, text: str) -> tuple[str, MoleculeGraph]:
+    """Read a SMILES or InChI; return the text that is kept of it, and its graph."""
+    drawn, kept = molecules.standard_texts(text, steps)
+    return kept, read_smiles(drawn, canonical)
 
 
 def _read_alone(
@@ -381,13 +398,19 @@ class _Job:
     formats: Mapping[str, ColumnFormat] = {}
 
     def __init__(
-        self, path: Path, smiles: str | None, labels: Sequence[str] | None, **settings: Any
+        self,
+        path: Path,
+        columns: Sequence[str | None],
+        labels: Sequence[str],
+        **settings: Any,
     ) -> None:
         self.name, self._path, self._stamp = path.name, path, _stamp(path.stat())
-        self.table = table.open_table(path, smiles, labels)
+        self.table = table.open_table(path, columns[0], [*map(str, columns[1:]), *labels])
+        self.columns = (self.table.smiles, *columns[1:])
+        self.labels = self.table.labels[len(columns) - 1 :]
         self.identity = {"name": path.name, "sha256": sha256_of(path), "bytes": self._stamp[0]}
-        columns = {"smiles": self.table.smiles, "labels": list(self.table.labels)}
-        self.settings: dict[str, Any] = {**columns, **settings}
+        smiles = self.table.smiles if len(columns) == 1 else list(self.columns)
+        self.settings: dict[str, Any] = {"smiles": smiles, "labels": list(self.labels), **settings}
         self.counts: Counter[str] = Counter()  # parts, rows, rejected, the length of each array
         self._bad: str | None = None  # the first bad row
 
@@ -437,7 +460,8 @@ class _Job:
         chunks, end = ([*enumerate(chunk.rows, chunk.first_row)] for chunk in cut), 0
         settings = {name: self.settings[name] for name in ("labels", "canonical", "unlabelled")}
         steps = self.settings.get("standardize", ())
-        read = partial(_read_rows, **settings, formats=self.formats, standardize=steps)
+        settings |= {"columns": self.columns, "formats": self.formats}
+        read = partial(_read_rows, **settings, standardize=steps)
         with bar, open(log, "ab") as file:
             for end, part in _read_parts(log):  # noqa: B007
                 self._add(part)

@@ -22,6 +22,7 @@ from ogb.utils import features as ogb
 from rdkit import Chem, rdBase
 from torch_geometric.data import Data
 
+from slicegraph.vocabulary import JOINT as JOINT
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 Result = TypeVar("Result")
@@ -159,11 +160,15 @@ class MoleculeGraph(NamedTuple):
         - atoms: ``[n, 9]``, uint8.
         - bonds: ``[m, 2]``, uint16, the two atoms of each bond, once.
         - bond_features: ``[m, 3]``, uint8.
+
+    The molecules of a row with several are one graph, one after the other; `sizes` are their
+    numbers of atoms.
     """
 
     atoms: np.ndarray
     bonds: np.ndarray
     bond_features: np.ndarray
+    sizes: tuple[int, ...] = ()
 
     def directed(self) -> tuple[np.ndarray, np.ndarray]:
         """Return OGB's edges: every bond as ``(i, j)`` and then ``(j, i)``, its features twice.
@@ -174,6 +179,48 @@ class MoleculeGraph(NamedTuple):
         """
         edge_index = np.stack([self.bonds, self.bonds[:, ::-1]]).reshape(2, -1)
         return edge_index.astype(np.int64), self.bond_features.repeat(2, axis=0)
+
+
+def join_texts(texts: Sequence[str]) -> str:
+    """Return the text of a row with these molecules; that of a single one as it is."""
+    return texts[0] if len(texts) == 1 else JOINT.join(text.strip() for text in texts)
+
+
+def join_graphs(graphs: Sequence[MoleculeGraph]) -> MoleculeGraph:
+    """Return the molecules of a row as one graph; a single molecule as it is."""
+    if len(graphs) == 1:
+        return graphs[0]
+    sizes = [len(graph.atoms) for graph in graphs]
+    if sum(sizes) > MOST_ATOMS:
+        raise ValueError(f"{sum(sizes):,} atoms in all, more than {MOST_ATOMS:,}")
+    starts = np.cumsum([0, *sizes[:-1]])
+    bonds = [graph.bonds + start for graph, start in zip(graphs, starts, strict=True)]
+    return MoleculeGraph(
+        np.concatenate([graph.atoms for graph in graphs]),
+        np.concatenate(bonds).astype(np.uint16),
+        np.concatenate([graph.bond_features for graph in graphs]),
+        tuple(sizes),
+    )
+
+
+def read_cells(
+    read: Callable[[str], Result], texts: Sequence[str], columns: Sequence[str | None]
+) -> list[Result]:
+    """Read the molecules of a row; the error of a row with several names the column."""
+    if len(columns) == 1:
+        return [read(texts[0])]
+    if len(texts) != len(columns):
+        listed = ", ".join(map(str, columns))
+        raise ValueError(f"{len(texts)} molecules, expected {len(columns)} ({listed})")
+    found = []
+    for text, column in zip(texts, columns, strict=True):
+        try:
+            found.append(read(text))
+        except (ValueError, RuntimeError) as error:  # RDKit raises both
+            reason = error.reason if isinstance(error, SmilesError) else str(error)
+            shown = _shortened(text, _TEXT_SHOWN)
+            raise ValueError(f"{column} = {shown!r}: {reason}") from None
+    return found
 
 
 def featurize(smiles: str, canonical: bool = True, dtype: torch.dtype = torch.int64) -> Data:

@@ -44,6 +44,7 @@ ARRAYS: dict[str, tuple[str, tuple[int, ...]]] = {
     "smiles.npy": ("u1", ()),  # [S] the text of the source in UTF-8, one after another
     "smiles_ptr.npy": ("<i8", ()),  # [N + 1] the first byte of each text
 }
+SIZES = "sizes.npy"  # [N, M] the atoms of each molecule, only where rows have several
 
 Molecule = tuple[int, str, MoleculeGraph, Sequence[float]]  # row, text, graph, labels
 Indices = slice | Sequence[int] | Sequence[bool] | np.ndarray | Tensor
@@ -77,7 +78,8 @@ class MoleculeData(Data):
 class MoleculeArrays(NamedTuple):
     """Molecules one after another; `T` atoms, `E` directed bonds and `B` molecules in all.
 
-    A bond is two edges, one after the other: there and back, as in OGB.
+    A bond is two edges, one after the other: there and back, as in OGB. Of rows with M molecules,
+    ``ptr [B * M + 1]`` has the first atom of each of them.
     """
 
     x: np.ndarray  # [T, F] uint8
@@ -155,6 +157,8 @@ class MoleculeStore:
             edge_attr=torch.from_numpy(arrays.edge_attr).long(),
             index=torch.from_numpy(arrays.index),
         )
+        if self.molecule_columns:
+            data.ptr = torch.from_numpy(arrays.ptr)
         if self.meta["labels"]:
             data.y = torch.from_numpy(arrays.y)
         for name in ("bound", "weight", "features"):
@@ -227,6 +231,11 @@ class MoleculeStore:
         return _joined([self._given[k][self.positions] for k in kinds if k in self._given])
 
     @property
+    def molecule_columns(self) -> tuple[str, ...]:
+        """The columns of the molecules of a row, if it has several."""
+        return _molecule_columns(self.meta)
+
+    @property
     def whole(self) -> "MoleculeStore":
         """All molecules of the folder, as their files have them."""
         return MoleculeStore(self.folder, verify=False)
@@ -255,6 +264,8 @@ class MoleculeStore:
         atoms, ptr = _ranges(files["atom_ptr"], positions)
         bonds, bond_ptr = _ranges(files["bond_ptr"], positions)
         ends = files["bonds"][bonds] + ptr[:-1].repeat(np.diff(bond_ptr))[:, None]
+        if self.molecule_columns:
+            ptr = np.concatenate([[0], files["sizes"][positions].cumsum(dtype=np.int64)])
         return MoleculeArrays(
             x=self._atom_code.decode(files["atoms"][atoms]),
             ptr=ptr,
@@ -360,16 +371,30 @@ class MoleculeStore:
 
 
 def array_types(
-    atom_vocabulary: Sequence[int], bond_vocabulary: Sequence[int], labels: int
+    atom_vocabulary: Sequence[int],
+    bond_vocabulary: Sequence[int],
+    labels: int,
+    molecules: int = 1,
 ) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-    """Return `ARRAYS` for these vocabularies and this number of labels."""
+    """Return `ARRAYS` for these vocabularies, this number of labels and of molecules in a row."""
     types = {
         name: (np.dtype(dtype), tuple(labels if size == -1 else size for size in trailing))
         for name, (dtype, trailing) in ARRAYS.items()
     }
     types["atoms.npy"] = (FeatureCode(atom_vocabulary).dtype, ())
     types["bond_features.npy"] = (FeatureCode(bond_vocabulary).dtype, ())
-    return types
+    return types if molecules == 1 else {**types, SIZES: (np.dtype("<i8"), (molecules,))}
+
+
+def _molecule_columns(facts: dict[str, Any]) -> tuple[str, ...]:
+    """Return the columns of the molecules from the facts of a store whose rows have several."""
+    names = facts.get("settings", {}).get("smiles")
+    return tuple(names) if isinstance(names, list) else ()
+
+
+def _types_of(facts: dict[str, Any]) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    vocabularies = facts["atom_vocabulary"], facts["bond_vocabulary"]
+    return array_types(*vocabularies, len(facts["labels"]), len(_molecule_columns(facts)) or 1)
 
 
 def read_meta(folder: str | Path) -> dict[str, Any]:
@@ -410,9 +435,16 @@ def check_files(
 
 
 def pack(
-    molecules: Sequence[Molecule], labels: int, atom_code: FeatureCode, bond_code: FeatureCode
+    molecules: Sequence[Molecule],
+    labels: int,
+    atom_code: FeatureCode,
+    bond_code: FeatureCode,
+    in_a_row: int = 1,
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of molecules with so many labels, as `write_store` takes them."""
+    """Return the arrays of molecules with so many labels, as `write_store` takes them.
+
+    `in_a_row` is the number of molecules in a row.
+    """
 
     def encode(code: FeatureCode, features: list[np.ndarray]) -> np.ndarray:
         return code.encode(np.concatenate([np.empty((0, len(code.vocabulary)), "u1"), *features]))
@@ -431,13 +463,16 @@ def pack(
         "smiles_ptr.npy": list(map(len, encoded)),
         DIGESTS: np.frombuffer(b"".join(map(_digest, graphs)), "<u8"),
     }
-    types = array_types(atom_code.vocabulary, bond_code.vocabulary, labels)
+    if in_a_row > 1:
+        columns[SIZES] = np.array([graph.sizes for graph in graphs]).reshape(-1, in_a_row)
+    types = array_types(atom_code.vocabulary, bond_code.vocabulary, labels, in_a_row)
     types[DIGESTS] = np.dtype("<u8"), ()
     return {name: np.ascontiguousarray(columns[name], types[name][0]) for name in columns}
 
 
 def _digest(graph: MoleculeGraph) -> bytes:
-    content = b"".join([len(graph.atoms).to_bytes(8, "little"), *map(np.ndarray.tobytes, graph)])
+    sizes = [size.to_bytes(8, "little") for size in (len(graph.atoms), *graph.sizes)]
+    content = b"".join([*sizes, *map(np.ndarray.tobytes, graph[:3])])
     return hashlib.blake2b(content, digest_size=8).digest()
 
 
@@ -455,7 +490,7 @@ def write_store(
     checksums. Drafts are written to the folder `PARTS` of the store.
     """
     scratch = folder / PARTS
-    types = array_types(facts["atom_vocabulary"], facts["bond_vocabulary"], len(facts["labels"]))
+    types = _types_of(facts)
     ends: Counter[str] = Counter()
     with ExitStack() as stack:
         files: dict[str, IO] = {
@@ -561,7 +596,7 @@ def _problems(meta: Any) -> Iterator[str]:
 
 def _open_arrays(folder: Path, meta: dict[str, Any]) -> dict[str, np.ndarray]:
     """Map every array, by its file name without the ending; nothing is read."""
-    types = array_types(meta["atom_vocabulary"], meta["bond_vocabulary"], len(meta["labels"]))
+    types = _types_of(meta)
     arrays = {}
     for name in types:
         path = folder / name
@@ -577,6 +612,7 @@ def _open_arrays(folder: Path, meta: dict[str, Any]) -> dict[str, np.ndarray]:
     lengths = {"atoms": meta["atoms"], "bonds": bonds, "bond_features": bonds}
     lengths |= {"labels": molecules, "rows": molecules, "smiles": arrays["smiles"].size}
     lengths |= dict.fromkeys(_POINTERS, molecules + 1)
+    lengths |= {"sizes": molecules} if "sizes" in arrays else {}
     for name, length in lengths.items():
         dtype, trailing = types[f"{name}.npy"]
         expected, found = (length, *trailing), arrays[name]

@@ -8,12 +8,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from rdkit import Chem, rdBase
 
 from slicegraph.data.molecules import MANY_ATOMS, fingerprints, nearest, remarks
+from slicegraph.data.smiles import JOINT
 from slicegraph.data.splits import permutation
 from slicegraph.data.store import REJECTED
 from slicegraph.metrics import counted
@@ -194,15 +196,16 @@ def odd_molecules(smiles: Callable[[int], str], num_atoms: np.ndarray) -> dict[s
             text = smiles(position)
             if num_atoms[position] <= MANY_ATOMS and not _MAY_BE_ODD.search(text):
                 continue
-            mol: Any = Chem.MolFromSmiles(text)
-            if mol is None:
+            parts = list(map(Chem.MolFromSmiles, text.split(JOINT)))
+            if not all(parts):
                 continue
+            mol: Any = reduce(Chem.CombineMols, parts)
             remark = remarks(mol)
             kinds = {
                 "salts or mixtures": "." in text,
                 "metals": "metal (" in remark,
                 "wildcards": "wildcard" in remark,
-                "charged molecules": Chem.GetFormalCharge(mol) != 0,
+                "charged molecules": any(map(Chem.GetFormalCharge, parts)),
                 "isotopes": any(atom.GetIsotope() for atom in mol.GetAtoms()),
                 "macromolecules": "heavy atoms" in remark,
             }

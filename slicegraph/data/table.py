@@ -23,7 +23,14 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from slicegraph.data.smiles import ESCAPED, SmilesError, is_text, molblock_to_smiles, read_smiles
+from slicegraph.data.smiles import (
+    ESCAPED,
+    SmilesError,
+    is_text,
+    join_texts,
+    molblock_to_smiles,
+    read_smiles,
+)
 from slicegraph.extras import needs
 
 MAX_CHARACTERS = 1 << 20  # of a line
@@ -77,6 +84,10 @@ class Row(NamedTuple):
     text: str
     labels: tuple[str, ...] = ()
     problem: str | None = None
+
+    def joined(self, places: Sequence[int]) -> str:
+        """Return the text of a row with further molecules at these places of `labels`."""
+        return join_texts([self.text, *(self.labels[k] for k in places if not self.problem)])
 
 
 class Chunk(NamedTuple):

@@ -106,6 +106,8 @@ class GraphSliceformerConfig(Config):
             graph in front of the head, ``batch.features [B, F]``: columns of a table, descriptors
             of RDKit by name, and so many counts of Morgan neighbourhoods. With any of them use
             ``head_layers`` of at least 2, or the head is linear in them.
+        molecule_columns: the columns of the molecules, if a row has several: the batch has them one
+            after the other, and their vectors are joined in front of the head, in this order.
         feature_mean, feature_std: of the columns and the descriptors; 0 for a deviation leaves that
             number out. A column is standardised; of a standardised descriptor, and of a count, the
             model reads :math:`\\operatorname{asinh}`. A gap (NaN) is 0 then.
@@ -176,6 +178,7 @@ class GraphSliceformerConfig(Config):
     fingerprint: int = 0
     feature_mean: tuple[float, ...] = ()
     feature_std: tuple[float, ...] = ()
+    molecule_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -237,6 +240,8 @@ class GraphSliceformerConfig(Config):
                 raise ValueError(f"GraphSliceformerConfig: {name} has {counts}")
         if self.num_features and self.task_level == "node":
             raise self._error("task_level", ", expected 'graph', which the features are for")
+        if self.molecules > 1 and self.task_level == "node":
+            raise self._error("task_level", ", expected 'graph', which molecule_columns are for")
 
     def _check_rings(self) -> None:
         if not self.rings:
@@ -274,6 +279,11 @@ class GraphSliceformerConfig(Config):
     def num_features(self) -> int:
         """How many numbers are joined to the vector of each graph."""
         return len(self.feature_columns) + len(self.descriptors) + self.fingerprint
+
+    @property
+    def molecules(self) -> int:
+        """How many graphs the head reads at a time."""
+        return len(self.molecule_columns) or 1
 
     @property
     def token(self) -> bool:
@@ -556,7 +566,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         outputs = c.num_targets * (c.num_classes if c.task == "multiclass" else 1)
         widths = [max(1, c.channels >> n) for n in range(c.head_layers)]
         widths[0] = self.readout.out_channels if c.task_level == "graph" else c.channels
-        widths[0] += c.num_features
+        widths[0] = widths[0] * c.molecules + c.num_features
         self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, widths, widths[1:]))
         self.head = torch.nn.Linear(widths[-1], outputs)
         self.reset_parameters()
@@ -762,7 +772,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         return scaled.nan_to_num(0.0).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
 
     def embed(self, batch: Data) -> Tensor:
-        """Computes the vector of each graph, or node; the head reads it, and the features."""
+        """Computes the vector of each graph, row of graphs, or node, which the head reads."""
         batch = self._with_rings(batch)
         graphs, token = read_batch(batch), self.config.token
         num_nodes = graphs.features.shape[0]
@@ -798,7 +808,17 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         if self.final_transform is not None:
             x = functional.gelu(self.final_transform(x))
         x = real_rows(self.final_norm, sets)(x)
-        return x if token or of_nodes else self.readout(x, **options)
+        x = x if token or of_nodes else self.readout(x, **options)
+        return x if self.config.molecules == 1 else self._joined(x)
+
+    def _joined(self, x: Tensor) -> Tensor:
+        """Joins the vectors ``[B * M, C]`` of the graphs of a row: ``[B, M * C]``."""
+        count = self.config.molecules
+        if x.shape[0] % count:
+            listed = ", ".join(self.config.molecule_columns)
+            problem = f"{x.shape[0]} graphs, expected {count} for each row ({listed})"
+            raise ValueError(f"GraphSliceformer: the batch has {problem}")
+        return x.reshape(-1, count * x.shape[1])
 
     def _with_rings(self, batch: Data) -> Data:
         """Adds the rings, unless the transform has added them already."""

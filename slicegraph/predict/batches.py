@@ -23,6 +23,7 @@ from slicegraph.predict.predictor import (
     RowReader,
     load_predictor,
     more_columns,
+    row_text,
 )
 from slicegraph.predict.table import CHUNK_ROWS, default_device, value_columns
 
@@ -41,7 +42,8 @@ class BatchPredictor:
 
     Args:
         model: a model, or what :func:`slicegraph.load` takes; only a path is small when pickled.
-        smiles: the column of the SMILES.
+        smiles: the column of the SMILES; or the columns of the molecules of a row, by default
+            those of the training.
         batch_size: molecules computed at once; does not change the values.
         device: where a model that is given by path is put (default: a GPU if there is one).
         features: numbers of the model's feature columns that batches do not have, the same for all
@@ -60,18 +62,24 @@ class BatchPredictor:
     def __init__(
         self,
         model: str | Path | MoleculePredictor,
-        smiles: str = "smiles",
+        smiles: str | Sequence[str] = "smiles",
         batch_size: int = 256,
         device: str | None = None,
         features: Mapping[str, float] | None = None,
     ) -> None:
         self.features = dict(features or {})
-        self.smiles, self.batch_size, self.device = smiles, batch_size, device
+        self.batch_size, self.device = batch_size, device
         given = isinstance(model, MoleculePredictor)
         self._path, self._model = None if given else str(model), model if given else None
         takes = getattr(self.model, "takes", "something else")
         if takes != MoleculePredictor.takes:
             raise ValueError(f"BatchPredictor: {model} is a model of {takes}, not of molecules")
+        default = smiles == "smiles" and self.model.config.molecule_columns
+        self.smiles = default or ((smiles,) if isinstance(smiles, str) else tuple(smiles))
+        if len(self.smiles) != self.model.config.molecules:
+            wanted = ", ".join(self.model.config.molecule_columns) or "one molecule in a row"
+            listed = ", ".join(self.smiles)
+            raise ValueError(f"BatchPredictor: smiles = {listed}, the model takes {wanted}")
 
     @property
     def model(self) -> Any:
@@ -110,7 +118,7 @@ class BatchPredictor:
         import pyarrow as pa
 
         kinds = {"double": pa.float64(), "string": pa.string()}
-        texts = self._texts(table, table.column_names).to_pylist()
+        texts = self._texts(table, table.column_names)
         numbers = self._numbers(table, table.column_names)
         for name, values in self.added(texts, numbers, careful).items():
             own = pa.array(values, kinds[self.columns[name]], from_pandas=True)
@@ -119,13 +127,15 @@ class BatchPredictor:
 
     def _texts(self, batch: Any, columns: Iterable[str]) -> Any:
         found = list(map(str, columns))
-        if self.smiles not in found:
+        for name in (name for name in self.smiles if name not in found):
             listed = ", ".join(found)
-            raise ValueError(f"BatchPredictor: no column {self.smiles!r}, there are {listed}")
+            raise ValueError(f"BatchPredictor: no column {name!r}, there are {listed}")
         for name in self.columns:
             if name in found:
                 raise ValueError(f"BatchPredictor: there is a column {name!r} already; rename it")
-        return batch[self.smiles]
+        cells = (batch[name] for name in self.smiles)
+        columns = [own.to_pylist() if hasattr(own, "to_pylist") else own for own in cells]
+        return columns[0] if len(columns) == 1 else list(map(row_text, zip(*columns, strict=True)))
 
     def _numbers(self, batch: Any, columns: Iterable[str]) -> dict[str, Any]:
         """Return the numbers of the model's feature columns, NaN for what is not a number."""

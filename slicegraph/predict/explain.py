@@ -2,7 +2,9 @@
 
 The contributions are Shapley values: the atoms of a molecule are players, a part of them is the
 graph that is left without the other atoms, and no atom at all is worth the baseline, what is
-predicted best without a molecule. They add up to the prediction minus the baseline, exactly. See
+predicted best without a molecule. They add up to the prediction minus the baseline, exactly. In a
+row of several molecules the atoms of all of them are players, and a molecule without any atom has a
+vector of an empty graph. See
 `"A Unified Approach to Interpreting Model Predictions" <https://arxiv.org/abs/1705.07874>`_.
 """
 
@@ -21,11 +23,15 @@ from rdkit.Chem import BRICS
 
 from slicegraph.data.molecules import standardize
 from slicegraph.data.smiles import (
+    JOINT,
     MoleculeGraph,
     canonical_text,
     inchi_to_smiles,
     is_inchi,
+    join_graphs,
+    join_texts,
     parse_smiles,
+    read_cells,
     read_smiles,
 )
 from slicegraph.drawing import draw_molecule, on_white
@@ -48,7 +54,7 @@ class Explanation:
 
     Attributes:
         smiles: the molecule, as it was given; as the model read it if that standardises molecules
-            or the text was an InChI.
+            or the text was an InChI. A row of several molecules has ``>>`` between them.
         symbols: the element of each atom, in the order of `smiles`.
         contributions: ``[atoms]``, which add up to ``prediction - baseline``.
         errors: ``[atoms]``, the standard errors of the contributions, as not all orders of the
@@ -160,6 +166,26 @@ def read_atoms(text: str, steps: Sequence[str] = ()) -> Atoms:
     return Atoms(smiles, tuple(atom.GetSymbol() for atom in mol.GetAtoms()), graph, places)
 
 
+def read_row(text: str, config: Any) -> Atoms:
+    """Read the molecules of a row as a model does: the atoms of one after those of the other."""
+    columns = config.molecule_columns
+    texts = text.split(JOINT) if columns else [text]
+    found = read_cells(lambda one: _read_one(one, config.standardize), texts, columns or ("",))
+    starts = np.cumsum([0, *(len(one.symbols) for one in found[:-1])])
+    return Atoms(
+        join_texts([one.smiles for one in found]),
+        tuple(symbol for one in found for symbol in one.symbols),
+        join_graphs([one.graph for one in found]),
+        np.concatenate([one.places + start for one, start in zip(found, starts, strict=True)]),
+    )
+
+
+def _read_one(text: str, steps: Sequence[str]) -> Atoms:
+    if not text.strip():
+        raise ValueError("no SMILES")
+    return read_atoms(text, steps)
+
+
 def part_of(graph: MoleculeGraph, kept: np.ndarray) -> MoleculeGraph:
     """Return the graph of these atoms ``[atoms]`` (booleans) and of the bonds between them.
 
@@ -168,7 +194,9 @@ def part_of(graph: MoleculeGraph, kept: np.ndarray) -> MoleculeGraph:
     numbers = np.cumsum(kept) - 1
     bonds = kept[graph.bonds].all(1)
     ends = numbers[graph.bonds[bonds]].astype(np.uint16).reshape(-1, 2)
-    return MoleculeGraph(graph.atoms[kept], ends, graph.bond_features[bonds])
+    each = np.split(kept, np.cumsum(graph.sizes[:-1])) if graph.sizes else ()
+    sizes = tuple(int(own.sum()) for own in each)
+    return MoleculeGraph(graph.atoms[kept], ends, graph.bond_features[bonds], sizes)
 
 
 def shapley_values(
@@ -248,9 +276,9 @@ def explain_rows(
     _check_samples(samples)
     for text, own in zip(texts, numbers or [None] * len(texts), strict=True):
         try:
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError("no SMILES" if isinstance(text, str) else f"{text!r} is not text")
-            atoms = read_atoms(text, model.config.standardize)
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r} is not text")
+            atoms = read_row(text, model.config)
             found: list[Explanation] | str = _explain(
                 model, atoms, chosen, samples, seed, batch_size, own
             )
@@ -422,7 +450,15 @@ class Substructures:
 
 
 def substructures_of(smiles: str) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield kind, SMILES and atoms of every BRICS fragment and every ring of a molecule."""
+    """Yield kind, SMILES and atoms of every BRICS fragment and every ring of a molecule, or of the
+    molecules of a row."""
+    if JOINT in smiles:
+        first = 0
+        for text in smiles.split(JOINT):
+            for kind, name, atoms in substructures_of(text):
+                yield kind, name, tuple(first + atom for atom in atoms)
+            first += parse_smiles(text).GetNumAtoms()
+        return
     mol = parse_smiles(smiles)
     plain = Chem.Mol(mol)
     Chem.RemoveStereochemistry(plain)

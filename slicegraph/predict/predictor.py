@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,16 +15,18 @@ from torch_geometric.transforms import BaseTransform, Compose
 
 from slicegraph.data.batch import collate, collate_graphs
 from slicegraph.data.descriptors import named_features, with_features
-from slicegraph.data.molecules import isotopes, isotopologue, remarks, standardize
+from slicegraph.data.molecules import for_each, isotopes, remarks, standard_texts, standardize
 from slicegraph.data.smiles import (
+    JOINT,
     NOT_TEXT,
     OGB_ATOM_CODE,
     OGB_BOND_CODE,
     MoleculeGraph,
     SmilesError,
-    inchi_to_smiles,
-    is_inchi,
     is_text,
+    join_graphs,
+    join_texts,
+    read_cells,
     read_smiles,
 )
 from slicegraph.data.store import MoleculeStore
@@ -62,6 +65,7 @@ class RowReader:
     """Reads the molecule and the numbers of a row for a model; small when pickled."""
 
     steps: tuple[str, ...]
+    molecules: tuple[str, ...]
     columns: tuple[str, ...]
     descriptors: tuple[str, ...]
     counts: int
@@ -70,14 +74,13 @@ class RowReader:
     def of(cls, config: GraphSliceformerConfig, embed: bool = False) -> "RowReader":
         """Return the reader of a model; with `embed`, of its encoder, which reads no numbers."""
         if embed:
-            return cls(config.standardize, (), (), 0)
-        return cls(
-            config.standardize, config.feature_columns, config.descriptors, config.fingerprint
-        )
+            return cls(config.standardize, config.molecule_columns, (), (), 0)
+        numbers = config.feature_columns, config.descriptors, config.fingerprint
+        return cls(config.standardize, config.molecule_columns, *numbers)
 
     def __call__(self, text: object, numbers: Any, problem: str | None = None) -> Read:
         """Read a row with these numbers ``[columns]``, or return why it cannot be read."""
-        graph = problem or read_graph(text, self.steps)
+        graph = problem or read_graph(text, self.steps, self.molecules)
         if isinstance(graph, str) or not (self.columns or self.descriptors or self.counts):
             return graph
         for name, value in zip(self.columns, numbers, strict=True):
@@ -85,15 +88,10 @@ class RowReader:
                 return f"{name} has no value"
         own = np.asarray(numbers, np.float32)
         if self.descriptors or self.counts:
-            computed = named_features(self._stored(str(text)), self.descriptors, self.counts)
+            kept = _standard(str(text), self.steps)
+            computed = named_features(kept, self.descriptors, self.counts)
             own = np.concatenate([own, computed])
         return Sample(graph, own)
-
-    def _stored(self, text: str) -> str:
-        """Return the text that a store has of a molecule: standardised, with its isotopes."""
-        text = inchi_to_smiles(text) if is_inchi(text) else text
-        drawn = standardize(text, self.steps)
-        return isotopologue(text, self.steps) or drawn
 
     def each(self, texts: Sequence[object], numbers: Numbers = None) -> list[Read]:
         """Read several rows; `numbers` as `MoleculePredictor.predict` takes them."""
@@ -133,6 +131,9 @@ class MoleculePredictor(GraphSliceformer):
     Atoms are put in canonical order, so every spelling of a molecule gives the same prediction. A
     prediction does not depend on the other molecules of the call. Molecules are standardised in the
     same way as those of the training, by the steps in ``config.standardize``.
+
+    For a model of ``config.molecule_columns``, a row of several molecules is a tuple of their
+    SMILES, or a text with ``>>`` between them.
 
     A run of folds or of an ensemble has several models, the `members`: the prediction is their
     mean. As a module, for PyG batches, it is the first of them.
@@ -199,7 +200,7 @@ class MoleculePredictor(GraphSliceformer):
         """Predict one value for each molecule, in the given order.
 
         Args:
-            smiles: one SMILES or several.
+            smiles: one SMILES or several; for a model of several molecules a row, tuples of them.
             batch_size: molecules computed at once; does not change the values.
             on_error: what to do with a text that is not a molecule: raise an error that names it,
                 or return NaN for it.
@@ -214,7 +215,7 @@ class MoleculePredictor(GraphSliceformer):
         """
         if on_error not in ("raise", "nan"):
             raise ValueError(f"predict: on_error = {on_error!r}, expected 'raise' or 'nan'")
-        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        texts = self._texts(smiles)
         found = self.predict_rows(texts, batch_size, features=features)
         if on_error == "raise":
             _raise_first("predict", texts, found.errors)
@@ -246,7 +247,7 @@ class MoleculePredictor(GraphSliceformer):
         Example:
             >>> low, high = slicegraph.load("runs/mini").predict_interval("CCO", 0.9)[0]
         """
-        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        texts = self._texts(smiles)
         calibration = self._calibration()
         graphs = RowReader.of(self.config).each(texts, features)
         found, errors, _, _ = self._graph_rows(graphs, batch_size, self._predict)
@@ -265,7 +266,7 @@ class MoleculePredictor(GraphSliceformer):
         Example:
             >>> slicegraph.load("runs/mini").nearest(["CCO"]).similarity
         """
-        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        texts = self._texts(smiles)
         calibration = self._calibration()
         if not len(calibration.bits):
             raise ValueError("the model was saved without the fingerprints of its training")
@@ -306,8 +307,8 @@ class MoleculePredictor(GraphSliceformer):
             return super().embed(smiles)
         if on_error not in ("raise", "nan"):
             raise ValueError(f"embed: on_error = {on_error!r}, expected 'raise' or 'nan'")
-        texts = [smiles] if isinstance(smiles, str) else list(smiles)
-        graphs = read_graphs(texts, self.config.standardize)
+        texts = self._texts(smiles)
+        graphs = RowReader.of(self.config, embed=True).each(texts)
         found = self.embed_graphs(graphs, batch_size)
         if on_error == "raise":
             _raise_first("embed", texts, found.errors)
@@ -345,7 +346,7 @@ class MoleculePredictor(GraphSliceformer):
             >>> found.contributions.sum() + found.baseline == found.prediction
             >>> Path("CCO.svg").write_text(found.draw())
         """
-        texts = [smiles] if isinstance(smiles, str) else list(smiles)
+        texts = self._texts(smiles)
         names = [targets] if isinstance(targets, str) else targets
         chosen = None if names is None else list(names)
         found, numbers = Explanations(), None
@@ -364,7 +365,21 @@ class MoleculePredictor(GraphSliceformer):
     @property
     def embedding_channels(self) -> int:
         """The length of the vectors of :meth:`embed`; those of an ensemble are joined."""
-        return (1 + len(self.others)) * self.readout.out_channels
+        return (1 + len(self.others)) * self.config.molecules * self.readout.out_channels
+
+    @property
+    def example(self) -> str:
+        """The text of a row that can be predicted."""
+        return JOINT.join("C" * self.config.molecules)
+
+    def _texts(self, smiles: Any) -> list[Any]:
+        """The text of each row; that of a row with several molecules is joined."""
+        if isinstance(smiles, str):
+            return [smiles]
+        if self.config.molecules == 1:
+            return list(smiles)
+        one_row = isinstance(smiles, tuple) and all(isinstance(one, str) for one in smiles)
+        return list(map(row_text, [smiles] if one_row else smiles))
 
     def predict_rows(
         self,
@@ -381,10 +396,11 @@ class MoleculePredictor(GraphSliceformer):
         classes ``<target>_calibrated`` probabilities and the ``<target>_set`` of classes. With
         `near`, ``nearest_train_similarity``, ``nearest_train_molecule`` and ``outside_domain``.
         """
-        graphs = RowReader.of(self.config).each(smiles, features)
+        texts = self._texts(smiles)
+        graphs = RowReader.of(self.config).each(texts, features)
         found = self.predict_graphs(graphs, batch_size, interval)
-        more = found.more | (self.near_columns(smiles) if near else {})
-        return found._replace(warnings=add_isotopes(found.warnings, smiles), more=more)
+        more = found.more | (self.near_columns(texts) if near else {})
+        return found._replace(warnings=add_isotopes(found.warnings, texts), more=more)
 
     def predict_graphs(
         self,
@@ -436,12 +452,12 @@ class MoleculePredictor(GraphSliceformer):
 
     def check_extras(self, interval: float | None = None, near: bool = False) -> None:
         """Raise if `predict_rows` cannot compute these columns."""
-        graphs = [RowReader.of(self.config, embed=True)("C", ())]
+        graphs = [RowReader.of(self.config, embed=True)(self.example, ())]
         if (size := self.config.num_features) and not isinstance(graphs[0], str | Sample):
             graphs = [Sample(graphs[0], np.full(size, np.nan, np.float32))]
         self.predict_graphs(graphs, interval=interval)
         if near:
-            self.near_columns(["C"])
+            self.near_columns([self.example])
 
     def near_columns(self, smiles: Sequence[str]) -> dict[str, np.ndarray]:
         """The columns of the nearest training molecule of each molecule."""
@@ -642,33 +658,45 @@ def more_columns(
     return [*names, *(NEAR_COLUMNS if near else ())]
 
 
+@for_each
 def _standard(text: str, steps: Sequence[str]) -> str:
+    """Return the text that a store has of a molecule; "" if it is none."""
     try:
-        return standardize(text, steps)
+        return standard_texts(text, steps)[1]
     except (ValueError, RuntimeError, TypeError):  # the error of the row has the reason
         return ""
 
 
-def read_graph(smiles: object, steps: Sequence[str] = ()) -> MoleculeGraph | str:
+def row_text(molecules: Any) -> Any:
+    """Return the text of a row with several molecules; anything else as it is."""
+    if isinstance(molecules, list | tuple | np.ndarray) and len(molecules):
+        return join_texts([one if isinstance(one, str) else "" for one in molecules])
+    return molecules
+
+
+def read_graph(
+    smiles: object, steps: Sequence[str] = (), columns: Sequence[str] = ()
+) -> MoleculeGraph | str:
     """Return the graph of a molecule in canonical order, or the reason why there is none.
 
-    The molecule is standardised by these steps of :mod:`slicegraph.data.molecules`.
+    The molecule is standardised by these steps of :mod:`slicegraph.data.molecules`. `columns` are
+    the names of the molecules of a row with several, which is a text with `JOINT` between them.
     """
     if not isinstance(smiles, str):
         return f"{smiles!r} is not text"
-    if not smiles.strip():
-        return "no SMILES"
-    if not is_text(smiles):
-        return NOT_TEXT
+    texts = smiles.split(JOINT) if columns else [smiles]
     try:
-        return read_smiles(standardize(smiles, steps))
+        return join_graphs(read_cells(partial(_read_text, steps), texts, columns or ("",)))
     except (ValueError, RuntimeError) as error:  # RDKit raises both
         return error.reason if isinstance(error, SmilesError) else str(error)
 
 
-def read_graphs(texts: Sequence[object], steps: Sequence[str]) -> list[MoleculeGraph | str]:
-    """Return the `read_graph` of each text."""
-    return [read_graph(text, steps) for text in texts]
+def _read_text(steps: Sequence[str], text: str) -> MoleculeGraph:
+    if not text.strip():
+        raise ValueError("no SMILES")
+    if not is_text(text):
+        raise ValueError(NOT_TEXT)
+    return read_smiles(standardize(text, steps))
 
 
 def add_isotopes(warnings: Sequence[str], texts: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ import torch
 from torch import distributed
 from tqdm import tqdm
 
-from slicegraph.data.columns import number_formats, read_number
+from slicegraph.data.columns import molecule_columns, number_formats, read_number
 from slicegraph.data.pool import PROCESS_ENDED, ordered_map, run_halved
 from slicegraph.data.smiles import MoleculeGraph
 from slicegraph.data.table import FORMULAS, Chunk, Row, TableSource, cut, open_table, printable
@@ -188,11 +188,20 @@ def more_cells(
 
 
 class WholeTable(NamedTuple):
-    """A file whose rows are read with all their columns."""
+    """A file whose rows are read with all their columns.
+
+    `more` are the further molecules of a row with several, as places in the labels of the rows.
+    """
 
     source: TableSource
     columns: tuple[str, ...]
     place: int
+    more: tuple[int, ...] = ()
+
+    @property
+    def molecules(self) -> list[str | None]:
+        """The columns of the molecules of a row."""
+        return [self.source.smiles, *(self.source.labels[place] for place in self.more)]
 
     def cells(self, row: Row) -> list[str]:
         """The cells of a row in the order of the file; the text of a row that cannot be parsed."""
@@ -201,14 +210,27 @@ class WholeTable(NamedTuple):
         return list(map(printable, cells))
 
 
-def open_whole(path: str | Path, smiles: str | None = None) -> WholeTable:
-    """Open a file of molecules; the SMILES column is guessed if it is not given."""
-    first = open_table(path, smiles, labels=())
+def open_whole(
+    path: str | Path, smiles: str | None = None, config: GraphSliceformerConfig | None = None
+) -> WholeTable:
+    """Open a file of molecules for a model; a single SMILES column is guessed if it is not given.
+
+    Several columns are those of the training if they are not given.
+    """
+    names: Sequence[str | None] = (smiles,)
+    if config is not None and config.molecules > 1:
+        names = molecule_columns(path, smiles or config.molecule_columns)
+        if len(names) != config.molecules:
+            listed = ", ".join(config.molecule_columns)
+            given = f"--smiles {smiles}: {len(names)} columns"
+            raise ValueError(f"{given}, the model has {config.molecules} molecules ({listed})")
+    first = open_table(path, names[0], labels=())
     if first.smiles in first.formulas:
         raise ValueError(f"{Path(path).name!r}: column {first.smiles!r} has {FORMULAS}")
     place = first.columns.index(first.smiles) if first.smiles else 0
     others = first.columns[:place] + first.columns[place + 1 :]
-    return WholeTable(open_table(path, first.smiles, others), first.columns, place)
+    more = tuple(others.index(str(name)) for name in names[1:])
+    return WholeTable(open_table(path, first.smiles, others), first.columns, place, more)
 
 
 class RowNumbers:
@@ -283,10 +305,10 @@ def predicted_rows(
     SMILES; 1 means this process. A row that ends its worker has an error, the others are predicted.
     `numbers` reads the columns of a model with features.
     """
-    read_rows: Any = partial(_read_rows, steps=model.config.standardize)
-    if not embed and model.config.num_features:
-        reader = RowReader.of(model.config)
-        read_rows = partial(_read_samples, reader=reader, numbers=numbers)
+    config = model.config
+    read_rows: Any = partial(_read_rows, config.standardize, config.molecule_columns, table.more)
+    if not embed and config.num_features:
+        read_rows = partial(_read_samples, RowReader.of(config), numbers, table.more)
     alone = partial(run_halved, read_rows, died=lambda row: PROCESS_ENDED)
     compute = model.embed_graphs if embed else partial(model.predict_graphs, interval=interval)
 
@@ -296,7 +318,7 @@ def predicted_rows(
             yield from map(partial(compute, batch_size=batch_size), read)
 
     for chunk, found in share(predict, cut(table.source, chunk_rows), rank):
-        texts = [row.text for row in chunk.rows]
+        texts = [row.joined(table.more) for row in chunk.rows]
         yield chunk, found._replace(more=found.more | model.near_columns(texts)) if near else found
 
 
@@ -328,7 +350,8 @@ class PredictedTable:
         """The text of the file, chunk by chunk; counts rows, warnings and errors."""
         yield _csv([[*self.table.columns, *self.added]], self.delimiter)
         for chunk, (values, errors, warnings, more) in predicted:
-            warnings = add_isotopes(warnings, [row.text for row in chunk.rows])
+            texts = [row.joined(self.table.more) for row in chunk.rows]
+            warnings = add_isotopes(warnings, texts)
             self.rows += len(errors)
             self.warnings += sum(map(bool, warnings))
             self.errors += sum(error is not None for error in errors)
@@ -359,15 +382,19 @@ def compressed(blocks: Iterable[bytes]) -> Iterator[bytes]:
     yield gzip.flush()
 
 
-def _read_rows(rows: Sequence[Row], steps: Sequence[str] = ()) -> list[MoleculeGraph | str]:
-    return [row.problem or read_graph(row.text, steps) for row in rows]
+def _read_rows(
+    steps: Sequence[str], columns: Sequence[str], more: Sequence[int], rows: Sequence[Row]
+) -> list[MoleculeGraph | str]:
+    return [row.problem or read_graph(row.joined(more), steps, columns) for row in rows]
 
 
-def _read_samples(rows: Sequence[Row], reader: RowReader, numbers: RowNumbers | None) -> list[Read]:
+def _read_samples(
+    reader: RowReader, numbers: RowNumbers | None, more: Sequence[int], rows: Sequence[Row]
+) -> list[Read]:
     found = []
     for row in rows:
         values, problem = ([], row.problem) if numbers is None else numbers(row)
-        found.append(reader(row.text, values, problem))
+        found.append(reader(row.joined(more), values, problem))
     return found
 
 

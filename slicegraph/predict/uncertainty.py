@@ -84,7 +84,8 @@ class Calibration:
             empty or NaN, if that is not known.
         similarity: to the nearest training molecule of its group, ``[n]``; may be empty.
         index: the position of each molecule in the store, ``[n]``; may be empty.
-        bits: the fingerprints of the training molecules, ``[m, 256]`` uint8; may be empty.
+        bits: the fingerprints of the training molecules, ``[m, 256]`` uint8 (those of rows of
+            several molecules are joined); may be empty.
         texts: their SMILES as UTF-8, one a line.
     """
 
@@ -547,7 +548,8 @@ def scaled(chances: np.ndarray, scale: float, offset: np.ndarray) -> np.ndarray:
 
 
 def packed(vectors: Sequence[Any]) -> np.ndarray:
-    """Return fingerprints as bytes, ``[n, 256]`` uint8; zeros for None."""
-    empty = bytes(_BYTES)
-    rows = [empty if one is None else DataStructs.BitVectToBinaryText(one) for one in vectors]
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, _BYTES)
+    """Return fingerprints as bytes, ``[n, 256]`` uint8; zeros for None. Those of rows of M
+    molecules have M times as many."""
+    size = max((one.GetNumBits() // 8 for one in vectors if one is not None), default=_BYTES)
+    rows = [bytes(size) if one is None else DataStructs.BitVectToBinaryText(one) for one in vectors]
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(-1, size)

@@ -90,7 +90,10 @@ class TrainConfig:
     root: str | None = _data(
         "folder of the prepared data sets (default: dataset; csv: a cache, see slicegraph info)"
     )
-    smiles: str | None = _data("csv: column of the SMILES or InChI (default: guessed)")
+    smiles: str | None = _data(
+        "csv: column of the SMILES or InChI, or columns A,B of several molecules a row (default: "
+        "guessed)"
+    )
     targets: tuple[str, ...] | None = _data(
         "csv: columns to predict, names with a comma in double quotes (default: the likely one)"
     )
@@ -218,6 +221,11 @@ class TrainConfig:
     compile: bool | None = _machine("compile the model with torch.compile (default: on CUDA only)")
 
     def __post_init__(self) -> None:
+        names: Any = self.smiles
+        if isinstance(names, list | tuple):
+            from slicegraph.data.columns import join_names
+
+            object.__setattr__(self, "smiles", join_names(map(str, names)))
         for each in fields(self):
             object.__setattr__(self, each.name, _converted(each, getattr(self, each.name)))
         _check(self)

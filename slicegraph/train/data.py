@@ -150,7 +150,7 @@ class MoleculeRunData(RunData):
             options["features"] = columns
         found = load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
         if kinds:
-            names, counts = _computed(kinds)
+            names, counts = _computed(kinds, found)
             store = with_features(found.store, names, counts, progress=progress)
             found = replace(found, store=store)
         return found if config.train_splits is None else _joined(found, config.train_splits)
@@ -206,9 +206,11 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         "target_std": deviation,
         "log_target": config.log_target,
         **_feature_fields(config, data.dataset),
+        "molecule_columns": data.dataset.store.molecule_columns,
         "label_means": _label_means(data.dataset, config.log_target),
     }
-    if fields["feature_columns"] or fields["descriptors"] or fields["fingerprint"]:
+    several = fields["molecule_columns"] and config.head != "ridge"  # else a sum over molecules
+    if fields["feature_columns"] or fields["descriptors"] or fields["fingerprint"] or several:
         fields |= {} if "head_layers" in config.model else {"head_layers": 2}
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes
@@ -222,10 +224,12 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
     return fields
 
 
-def _computed(kinds: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    """Return the descriptors and the number of counts that features of these kinds have."""
+def _computed(kinds: tuple[str, ...], dataset: MoleculeDataset) -> tuple[tuple[str, ...], int]:
+    """Return the descriptors and the number of counts that features of these kinds have, of all
+    molecules of a row."""
     names = (*DESCRIPTORS, *FRAGMENTS) if "rdkit" in kinds else ()
-    return names, FEATURE_BITS if "morgan" in kinds else 0
+    in_a_row = len(dataset.store.molecule_columns) or 1
+    return in_a_row * names, in_a_row * (FEATURE_BITS if "morgan" in kinds else 0)
 
 
 def _feature_fields(config: TrainConfig, dataset: MoleculeDataset) -> dict[str, Any]:
@@ -236,7 +240,7 @@ def _feature_fields(config: TrainConfig, dataset: MoleculeDataset) -> dict[str, 
     """
     kinds = config.features or ()
     columns = tuple(name for name in kinds if name not in COMPUTED_FEATURES)
-    descriptors, counts = _computed(kinds)
+    descriptors, counts = _computed(kinds, dataset)
     fields: dict[str, Any] = {"feature_columns": columns, "descriptors": descriptors}
     fields["fingerprint"] = counts
     train, mean, spread = dataset.splits["train"], list[float](), list[float]()

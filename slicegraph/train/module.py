@@ -30,7 +30,7 @@ _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
     *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
     *("task_level", "log_target", "head_layers", "feature_columns", "descriptors", "fingerprint"),
-    *("feature_mean", "feature_std"),
+    *("feature_mean", "feature_std", "molecule_columns"),
 )
 
 

@@ -419,6 +419,7 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "unit": metrics["unit"],
         "class_names": class_names(dataset),
         "standardize": list(getattr(dataset, "standardize", ())),
+        "molecules": list(getattr(dataset.store, "molecule_columns", ())),
         "preset": config.preset,
         "parameters": metrics["parameters"],
         "epoch": None if metrics["best_epoch"] is None else metrics["best_epoch"] + 1,
@@ -478,8 +479,10 @@ def model_card(record: dict[str, Any], noun: str) -> str:
     """Return the model card, model/README.md, of a `training_record`."""
     data, options, targets = record["data"], record["options"], ", ".join(record["targets"])
     own = ", ".join(f"{name} {_plain(value)}" for name, value in options.items())
+    several = record.get("molecules", ())  # the columns of the molecules of a row
     facts = {
         "Predicts": f"{targets} ({record['task']})",
+        "From": ", ".join(several),
         "Unit": record["unit"] or "none given",
         "Classes": ", ".join(record["class_names"]),
         "Data": f"{data['name']}, SHA-256 {data.get('sha256', 'not known')}",
@@ -501,7 +504,9 @@ def model_card(record: dict[str, Any], noun: str) -> str:
             title = " ".join(target.replace("|", "\\|").split())
             scores.append(f"| {title} | {TITLES[name]} | {text} |")
     use = ['import slicegraph\nmodel = slicegraph.load("model")  # this folder']
-    use += ['model.predict(["CCO", "c1ccccc1"])'] if noun == "molecules" else ["model.predict"]
+    row = ", ".join(['"CCO"'] * len(several))
+    rows = f"[({row})]" if several else '["CCO", "c1ccccc1"]'
+    use += [f"model.predict({rows})" if noun == "molecules" else "model.predict"]
     limits = [
         f"- The scores are those of the test split of this table. {noun.capitalize()} that are "
         "unlike those it was trained on may be predicted much worse.",

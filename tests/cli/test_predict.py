@@ -278,8 +278,8 @@ def test_how_an_unusual_file_is_read_is_said(model, tmp_path, capsys):
 def test_a_row_that_ends_its_worker_costs_itself_alone(model, tmp_path, monkeypatch):
     from slicegraph.predict import table
 
-    def read_graph(text, steps):
-        return os._exit(1) if text == "CCCCCC" else predictor.read_graph(text, steps)
+    def read_graph(text, *options):
+        return os._exit(1) if text == "CCCCCC" else predictor.read_graph(text, *options)
 
     monkeypatch.setattr(table, "read_graph", read_graph)
     smiles = ["CCO", "CCCCCC", "CCN", "C", "N"]

@@ -40,8 +40,9 @@ def load_dataset(
             its subfolder ``slicegraph-v1`` has the prepared molecules.
         workers: the number of processes that prepare it (default: one per core, at most 8).
         progress: whether to show a progress bar while preparing.
-        options: for "csv:PATH" only. ``smiles`` and ``targets``: the column of the SMILES and the
-            column or columns of the labels (default: guessed, an error if several are likely);
+        options: for "csv:PATH" only. ``smiles`` and ``targets``: the column of the SMILES (or
+            several, for rows of several molecules) and the column or columns of the labels
+            (default: guessed, an error if several are likely);
             ``split``: "random", "stratified", "scaffold", "cluster", "column:NAME", "time:NAME",
             "group:NAME", or "all" for no split (default: "random", for classes "stratified");
             ``seed`` of the split; ``fractions`` of train, valid and test; ``folds`` and ``fold``:

@@ -24,6 +24,7 @@ from rdkit import Chem
 from slicegraph.data import columns, molecules, splits
 from slicegraph.data.cells import ColumnFormat, sign_of
 from slicegraph.data.datasets.source import MissingDataset, MoleculeDataset, Source
+from slicegraph.data.smiles import JOINT
 from slicegraph.data.splits import Task
 from slicegraph.data.store import REJECTED, MoleculeStore
 from slicegraph.data.summary import count_conflicts, reason_kind, summarize
@@ -91,7 +92,7 @@ class CsvSource(Source):
         name: str,
         root: str | Path | None = None,
         *,
-        smiles: str | None = None,
+        smiles: str | Sequence[str] | None = None,
         targets: str | Sequence[str] | None = None,
         split: str | None = None,
         seed: int = 0,
@@ -117,15 +118,16 @@ class CsvSource(Source):
             raise ValueError(f"replicates = {replicates!r}, expected {', '.join(REPLICATES)}")
         if split not in (None, ALL):
             splits.parse_split(split)
-        self._given = {"smiles": smiles, "split": split, "task": task, "metric": metric}
+        self._given = {"split": split, "task": task, "metric": metric}
+        self._guessed_smiles = smiles is None
         self._seed, self._fractions = seed, tuple(fractions)
         self._folds, self._fold = folds, fold
         self.standardize, self._replicates = molecules.check_steps(standardize), replicates
         self._censored, self._allowed = censored, allow_rejected
         self._class_names, self._weight_column = tuple(class_names), weight_column
         self._features = tuple(dict.fromkeys(features))
-        self.profile = self._profile(smiles)
-        self.smiles = self.profile.smiles
+        self.profile, self.molecules = self._profile(smiles)
+        self.smiles = list(self.molecules) or self.profile.smiles
         given = None if targets is None else _targets(targets, self.profile)
         self._guessed = given is None
         command = f"slicegraph train --data {shlex.quote(name)}"
@@ -133,6 +135,9 @@ class CsvSource(Source):
         for name in self._features:
             if name in self.labels:
                 raise ValueError(f"{self.name}: {name!r} is a target and a feature; choose one")
+        for name in self.molecules:
+            if name in (*self.labels, *self._features):
+                raise ValueError(f"{self.name}: {name!r} is in --smiles; it cannot be a number too")
         self.formats = {target: self._format(target) for target in self.labels}
         self.notes, self.warnings = list(self.profile.notes), list(self.profile.warnings)
         formats = [form.to_dict() for form in self.formats.values()]
@@ -142,17 +147,13 @@ class CsvSource(Source):
         above = cache_folder() / "tables" if root is None else Path(root) / "csv"
         self.folder = above / f"{self.path.name.split('.')[0]}-{checksum}"
 
-    def _profile(self, smiles: str | None) -> columns.TableProfile:
-        """Describe the columns; several columns of molecules are an error of their own."""
-        try:
-            return columns.profile_table(self.path, smiles)
-        except ValueError as error:
-            names = columns.split_names(smiles or "")
-            if len(names) < 2 or "no column" not in str(error):
-                raise
-            listed = ", ".join(map(repr, names))
-            problem = f"--smiles {smiles}: a row has one molecule, not several ({listed})"
-            raise ValueError(f"{self.name}: {problem}; name one column") from None
+    def _profile(
+        self, smiles: str | Sequence[str] | None
+    ) -> tuple[columns.TableProfile, tuple[str, ...]]:
+        """Describe the columns; also return those of the molecules if a row has several."""
+        names = columns.molecule_columns(self.path, smiles)
+        several = tuple(map(str, names)) if len(names) > 1 else ()
+        return columns.profile_table(self.path, names[0]), several
 
     def _format(self, target: str) -> ColumnFormat:
         """Return the format of a target; raise if it has ">10" and `censored` is not given."""
@@ -257,10 +258,13 @@ class CsvSource(Source):
 
     def _describe_reading(self) -> None:
         """Add a note for whatever was guessed, with the flag that overrides it."""
-        if self._given["smiles"] is None and self.smiles is not None:
+        if self._guessed_smiles and self.smiles is not None:
             kind, sdf = self.profile.structure, f"molecules from {SDF_RECORDS}"
             text = f"{kind} from column {self.smiles!r} (--smiles to change)"
             self.notes.append(sdf if kind == "molblock" else text)
+        if self.molecules:
+            listed = ", ".join(map(repr, self.molecules))
+            self.notes.append(f"{len(self.molecules)} molecules in a row: {listed}")
         if self._guessed:
             listed = ", ".join(map(repr, self.labels))
             self.notes.append(f"target {listed}: the only likely column (--targets to change)")
@@ -478,9 +482,13 @@ class CsvSource(Source):
             self.notes.append(f"split {chosen}, seed {self._seed} (--split to change)")
         _, column = splits.parse_split(chosen)
         texts = columns.read_column(self.path, column) if column else []
+        if self.molecules and not column:
+            keys = self._keys("first_keys.npy", _first_keys, store)
+            same = f"rows with the same {self.molecules[0]!r} stay on one side"
+            self.notes.append(f"{same} (--split group:NAME for another column)")
         data = splits.SplitData(
             keys=keys[positions],
-            smiles=lambda i: store.smiles(int(positions[i])),
+            smiles=lambda i: store.smiles(int(positions[i])).partition(JOINT)[0],
             labels=store.labels[positions],
             kind=task.kind,
             values=[texts[row] for row in store.rows[positions]] if column else None,
@@ -501,6 +509,11 @@ class CsvSource(Source):
         parts = {name: positions[part] for name, part in found.parts.items()}
         left_out = _unused(store, positions[found.left_out], f"left out by split {chosen}")
         return f"{chosen}, seed {self._seed}{number}", parts, left_out
+
+
+def _first_keys(texts: Iterable[str]) -> np.ndarray:
+    """Return the keys of the first molecules of rows with several."""
+    return molecules.molecule_keys(text.partition(JOINT)[0] for text in texts)
 
 
 def _with_conditions(keys: np.ndarray, store: MoleculeStore) -> np.ndarray:

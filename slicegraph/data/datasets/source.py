@@ -99,7 +99,7 @@ class Source:
 
     path: Path  # the table of molecules, which exists after `fetch`
     has_smiles = True  # whether `path` is a table of SMILES
-    smiles: str | None = None  # its column of SMILES; None to guess it
+    smiles: str | list[str] | None = None  # its column of SMILES, or several; None to guess it
     labels: tuple[str, ...] | None = None  # its columns of labels; None to guess them
     unlabelled: bool = False  # whether molecules without any label are kept
     kind: str = "regression"
