@@ -383,8 +383,10 @@ class MoleculeClassifier(ClassifierMixin, _MoleculeEstimator):
 
 
 def _texts_of(X: Any) -> list[Any]:
-    """The molecules of a list, an array, a Series or a table, as SMILES; several of a row are a text
-    with `JOINT` between them."""
+    """The molecules of a list, an array, a Series or a table, as SMILES.
+
+    Several of a row are a text with `JOINT` between them.
+    """
     if isinstance(X, str | bytes | Chem.Mol) or not isinstance(X, Iterable):
         shown = "one molecule" if isinstance(X, str | Chem.Mol) else f"a {type(X).__name__}"
         raise ValueError(f"X is {shown}, expected a list, an array or a Series of molecules")

@@ -5,7 +5,9 @@ The functions `check`, `run_data`, `model_fields` and `new_model` are for molecu
 """
 
 import math
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,13 +17,14 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Batch
 
 from slicegraph.data.batch import molecule_loader
+from slicegraph.data.columns import number_formats
 from slicegraph.data.datasets import MoleculeDataset, load_dataset
 from slicegraph.data.descriptors import DESCRIPTORS, FEATURE_BITS, FRAGMENTS, with_features
 from slicegraph.data.pool import cores
 from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.predict.predictor import encoding_of
-from slicegraph.train.config import COMPUTED_FEATURES, DEFAULT, TABLE_ONLY, TrainConfig
+from slicegraph.train.config import COMPUTED_FEATURES, DEFAULT, FILE_PREFIX, TABLE_ONLY, TrainConfig
 
 _MOST_WORKERS = 8  # processes that load data, for each device
 _QUARTILES = 1.349  # the distance of the quartiles of a normal distribution of deviation 1
@@ -149,6 +152,8 @@ class MoleculeRunData(RunData):
         if columns := [name for name in kinds if name not in COMPUTED_FEATURES]:
             options["features"] = columns
         found = load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
+        if config.is_table:
+            _check_shadowed(config, kinds)
         if kinds:
             names, counts = _computed(kinds, found)
             store = with_features(found.store, names, counts, progress=progress)
@@ -222,6 +227,21 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         }
         fields |= {name: value for name, value in vocabularies.items() if name not in config.model}
     return fields
+
+
+def _check_shadowed(config: TrainConfig, kinds: tuple[str, ...]) -> None:
+    """Raise if a column of numbers has the name of computed features that are asked for."""
+    path = Path((config.data or "").removeprefix(FILE_PREFIX)).expanduser()
+    for name in (name for name in kinds if name in COMPUTED_FEATURES):
+        with suppress(ValueError):  # there is no such column, or it has no numbers
+            number_formats(path, [name])
+            break
+    else:
+        return
+    raise ValueError(
+        f"train: {config.data} has a column {name!r} of numbers, and features = {name!r} are those "
+        "that are computed for each molecule; rename the column"
+    )
 
 
 def _computed(kinds: tuple[str, ...], dataset: MoleculeDataset) -> tuple[tuple[str, ...], int]:

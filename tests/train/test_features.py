@@ -344,8 +344,9 @@ def test_a_run_of_folds_has_features(tmp_path):
     assert np.isfinite(found).all()
 
 
-def test_several_columns_of_molecules_are_refused_by_name(tmp_path):
-    data = write(tmp_path / "t.csv", "a,b,y", [[t, "CO", n] for n, t in enumerate(smiles(40))])
-    with pytest.raises(ValueError, match=r"a row has one molecule, not several \('a', 'b'\)"):
-        load(data, targets="y", smiles="a,b")
-    assert sum(map(len, load(data, targets="y", smiles="a").splits.values())) == 40
+def test_a_column_with_the_name_of_computed_features_is_refused(tmp_path):
+    table = [[text, n / 7, "x", text.count("N")] for n, text in enumerate(smiles(40))]
+    data = write(tmp_path / "t.csv", "smiles,rdkit,morgan,y", table)
+    with pytest.raises(ValueError, match="'rdkit' of numbers, and features = 'rdkit' are those"):
+        tiny_run(tmp_path, data=data, targets=("y",), features=("rdkit",), epochs=1)
+    tiny_run(tmp_path, data=data, targets=("y",), features=("morgan",), epochs=1)  # text: no doubt
