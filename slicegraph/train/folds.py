@@ -26,6 +26,7 @@ from tqdm import tqdm
 from slicegraph.data.pool import cores
 from slicegraph.data.splits import SPLIT_NAMES
 from slicegraph.metrics import counted
+from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor
 from slicegraph.predict.table import labelled_table
 from slicegraph.predict.uncertainty import Calibration, assess, assess_folds, deviation, shrinkage
@@ -375,6 +376,7 @@ def _write_results(
         if known:
             _write_predictions(folder, dataset, split, known, len(groups) > 1)
     _write_molecules(folder, done)
+    _write_contributions(folder, dataset, groups, parts["test"], models)
     folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}
     return RunResult(folder.path, folder.path / "model", **chosen, metrics=metrics)
@@ -620,6 +622,31 @@ def _write_predictions(
         std = np.concatenate([deviation(part.members) for part, _ in parts])
     text = labelled_table(dataset, index, values, std=std, parts=names if named else None)
     folder.write(f"predictions/{split}.csv", text.decode())
+
+
+def _write_contributions(
+    folder: RunFolder,
+    dataset: Any,
+    groups: list[list[Member]],
+    parts: list[_Part | None],
+    models: list[MoleculePredictor],
+) -> None:
+    """Write contributions.csv, by the models of the split that a molecule was held out in."""
+    each, own = [], iter(models)
+    for members in groups:
+        first, *others = [next(own) for _ in members]
+        each.append(first.first().attach(others, None))
+    known = [(model, part) for model, part in zip(each, parts, strict=True) if part is not None]
+    if not known:
+        return
+    chosen = [model for model, part in known for _ in part.index]
+    index, labels, values = (
+        np.concatenate([getattr(part, name) for _, part in known])
+        for name in ("index", "labels", "values")
+    )
+    scored = results.Scored(labels, values)
+    rows = results.contributions(chosen, dataset, index, scored)
+    folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
 
 
 def _write_card(

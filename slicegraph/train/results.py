@@ -1,7 +1,7 @@
 """The results of a run: scores of all splits and targets, warnings, headline and model card."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -445,23 +445,36 @@ def extremes(test: Scored, targets: int) -> np.ndarray:
 
 
 def contributions(
-    model: Any, dataset: Any, test: Scored, seconds: float = _EXPLAIN_SECONDS
+    models: Sequence[Any],
+    dataset: Any,
+    positions: np.ndarray,
+    test: Scored,
+    seconds: float = _EXPLAIN_SECONDS,
 ) -> list[list[Any]]:
     """Return the rows of contributions.csv, of the molecules whose errors are largest or smallest.
 
     Explaining takes hundreds of predictions a molecule; after so many seconds the rest is left out.
+
+    Args:
+        models: the model of each tested molecule, one that was not trained on it.
+        dataset: the data set.
+        positions: of the tested molecules in the store; of a repeated one the first is explained.
+        test: their labels and predictions.
+        seconds: the budget.
     """
-    places = extremes(test, _EXPLAINED_TARGETS)
     names = list(dataset.task.target_names[:_EXPLAINED_TARGETS])
-    molecules = list(dataset.rows(dataset.splits["test"][places]))
+    places: dict[int, int] = {}  # by position: with repeats a molecule is tested more than once
+    for place in extremes(test, _EXPLAINED_TARGETS).tolist():
+        places.setdefault(int(positions[place]), place)
     row, smiles = map(dataset.columns.index, ("row", "smiles"))
     began, rows = time.perf_counter(), list[list[Any]]()
-    numbers = None
-    if model.config.num_features:
-        numbers = list(dataset.store[dataset.splits["test"][places]].features)
-    texts = [one[smiles] for one in molecules]
-    each = explain_rows(model, texts, names, _EXPLAIN_SAMPLES, numbers=numbers)
-    for one, found in zip(molecules, each, strict=False):
+    for position, place in places.items():
+        (one,) = dataset.rows(np.array([position]))
+        numbers = None
+        if models[place].config.num_features:
+            numbers = [dataset.store[[position]].features[0]]
+        options: Any = {"samples": _EXPLAIN_SAMPLES, "numbers": numbers}
+        (found,) = explain_rows(models[place], [one[smiles]], names, **options)
         if not isinstance(found, str):
             rows += [line for target in found for line in atom_rows(one[row], target)]
         if time.perf_counter() - began > seconds:

@@ -295,7 +295,8 @@ def _write_results(
             device = trainer.strategy.root_device
             model = load_predictor(folder.path / "model", device)
             scored = results.Scored(found.labels, found.values)
-            rows = results.contributions(model, data.dataset, scored)
+            test = data.dataset.splits["test"]
+            rows = results.contributions([model] * len(test), data.dataset, test, scored)
             folder.write_rows("contributions.csv", ATOM_COLUMNS, rows)
         folder.write("metrics.json", metrics)
     chosen = {name: metrics[name] for name in ("metric", "unit", "test", "valid")}

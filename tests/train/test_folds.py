@@ -19,6 +19,7 @@ from support.tiny_run import tiny_config, tiny_run, write_table
 import slicegraph
 from slicegraph.cli import main
 from slicegraph.data import load
+from slicegraph.report import write_report
 from slicegraph.train import folds, train
 from slicegraph.train.folds import plan
 from slicegraph.train.module import TrainingError, TrainingModule
@@ -129,6 +130,22 @@ def test_every_molecule_has_a_prediction_of_the_fold_that_has_not_seen_it(three_
     own = [row for row in rows if row["split"] == "fold-3"]
     found = model.predict([row["smiles"] for row in own])
     np.testing.assert_allclose(found, [float(row["gap_pred"]) for row in own], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["three_folds", "ensemble"])
+def test_the_worst_and_best_are_explained_by_models_that_have_not_seen_them(kind, request):
+    folder = request.getfixturevalue(kind).folder
+    tested = pd.read_csv(folder / "predictions" / "test.csv").set_index("row")
+    found = pd.read_csv(folder / "contributions.csv")
+    each = found.groupby("row", sort=False)
+    errors = (tested["gap_pred"] - tested["gap_true"]).abs().sort_values(ascending=False)
+    assert {*errors.index[:10], *errors.index[-10:]} == {*each.groups}
+    first = each.first()
+    np.testing.assert_allclose(first["prediction"], tested["gap_pred"][first.index], atol=1e-4)
+    total = each["contribution"].sum() + first["baseline"]
+    np.testing.assert_allclose(total, first["prediction"], atol=1e-4)
+    assert (each["contribution"].count() == tested["num_atoms"][first.index]).all()
+    assert "Orange atoms raise" in write_report(folder).read_text("utf-8")
 
 
 def test_the_prediction_of_several_models_is_their_mean_and_has_their_deviation(three_folds):
