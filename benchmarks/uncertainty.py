@@ -6,7 +6,8 @@
 A fifth of the rows of each table is kept for testing: nothing is trained, chosen or calibrated on
 it. On the others five models are trained in two designs, as an ensemble on one split and as five
 folds; the first model of the ensemble is the single model. A finished design is one JSON line, and
-what is in the file already is skipped. A run that was interrupted goes on.
+what is in the file already is skipped. A run that was interrupted goes on. Each coverage has the
+error that it has by the number of tested and of held-out molecules alone.
 """
 
 import argparse
@@ -16,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import betabinom, spearmanr
 
 import slicegraph
 from benchmarks.json_lines import JsonLines
 from benchmarks.markdown import row, write_between_marks
 from slicegraph.data.splits import permutation
 from slicegraph.metrics import number
-from slicegraph.predict.uncertainty import LEVELS
+from slicegraph.predict.uncertainty import LEVELS, interval_rank
 from slicegraph.train import TrainConfig
 from slicegraph.train.run_folder import RunFolder
 
@@ -58,9 +59,20 @@ def train(path: Path, target: str, design: str, seed: int, steps: int) -> Path:
             slicegraph.train(resume=out)
         return out
     settings = DESIGNS[design] | {"targets": (target,), "max_steps": steps, "seed": seed}
+    settings |= {"preset": "mini", "init": "none"}
     settings |= {"allow_rejected": 0.1, "threads": 1, "jobs": 1, "out": str(out)}
     slicegraph.train(TrainConfig(data=f"csv:{path}", **settings))
     return out
+
+
+def sampling_error(level: float, held_out: int, tested: int) -> float:
+    """Return the standard deviation of a coverage that split conformal prediction has by chance.
+
+    With n exchangeable held-out errors, of which the one of rank k is taken, the number of covered
+    molecules of those tested has the beta-binomial distribution of k and n + 1 - k.
+    """
+    rank = interval_rank(held_out, level)
+    return float(betabinom(tested, rank, held_out + 1 - rank).std() / tested)
 
 
 def tested(model: Any, test: Path, target: str) -> dict[str, Any]:
@@ -79,6 +91,7 @@ def tested(model: Any, test: Path, target: str) -> dict[str, Any]:
         width.append(float((high - low).mean()))
     line: dict[str, Any] = {"n": int(good.sum()), "mae": float(error.mean())}
     line |= {"levels": list(LEVELS), "coverage": coverage, "width": width}
+    line["held_out"] = int((~np.isnan(model.calibration.labels[:, 0])).sum())
     line["calibration_error"] = float(np.abs(np.array(coverage) - LEVELS).mean())
     if (name := f"{target}_std") in found.more:
         line["spearman"] = float(spearmanr(found.more[name][good], error).statistic)
@@ -92,7 +105,8 @@ def tested(model: Any, test: Path, target: str) -> dict[str, Any]:
 
 def show(lines: list[dict[str, Any]]) -> str:
     """Return the table of the page."""
-    head = ["table", "test rows", "models", "MAE", *(f"{level:.0%}" for level in SHOWN)]
+    head = ["table, seed", "tested, held out", "models", "MAE"]
+    head += [f"{level:.0%}" for level in SHOWN]
     head += ["calibration error", "Spearman, deviation", "Spearman, similarity", "MAE inside"]
     head += ["MAE outside (rows)"]
     texts = [row(*head), row(*["---"] * len(head))]
@@ -101,8 +115,13 @@ def show(lines: list[dict[str, Any]]) -> str:
             zip(line["levels"], zip(line["coverage"], line["width"], strict=True), strict=True)
         )
         count, far = line["outside"]
-        cells = [line["table"], f"{line['n']:,}", MODELS[line["models"]], number(line["mae"])]
-        cells += [f"{at[level][0]:.1%} ({number(at[level][1])})" for level in SHOWN]
+        sizes = f"{line['n']:,}, {line['held_out']:,}"
+        cells = [f"{line['table']}, {line['seed']}", sizes, MODELS[line["models"]]]
+        cells += [number(line["mae"])]
+        for level in SHOWN:
+            error = 100 * sampling_error(level, line["held_out"], line["n"])
+            covered, width = at[level]
+            cells.append(f"{100 * covered:.1f} ± {error:.1f} ({number(width)})")
         cells += [f"{line['calibration_error']:.3f}"]
         cells += [f"{line[name]:.2f}" if name in line else "" for name in ("spearman",)]
         cells += [f"{line['spearman_similarity']:.2f}", number(line["inside"])]
@@ -113,9 +132,13 @@ def show(lines: list[dict[str, Any]]) -> str:
         if not own:
             continue
         sizes = np.array([line["n"] for line in own])
-        covered = np.array([line["coverage"] for line in own]).T @ sizes / sizes.sum()
+        share = sizes / sizes.sum()
+        covered = share @ np.array([line["coverage"] for line in own])
         at = dict(zip(own[0]["levels"], covered, strict=True))
-        cells = ["all", f"{sizes.sum():,}", title, "", *(f"{at[level]:.1%}" for level in SHOWN)]
+        cells = ["all", f"{sizes.sum():,}", title, ""]
+        for level in SHOWN:
+            errors = [sampling_error(level, line["held_out"], line["n"]) for line in own]
+            cells.append(f"{100 * at[level]:.1f} ± {100 * np.hypot.reduce(share * errors):.1f}")
         texts.append(row(*cells, *[""] * (len(head) - len(cells))))
     return "\n".join(texts)
 
