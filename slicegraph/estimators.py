@@ -186,6 +186,9 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """The SMILES to predict for."""
         check_is_fitted(self)
         self._check_on_error()
+        names = list(self.model_.config.molecule_columns)
+        if names and {*names} <= {*getattr(X, "columns", ())}:
+            X = X[names]
         return _texts_of(X)
 
     def transform(self, X: Any) -> np.ndarray:

@@ -378,6 +378,9 @@ class MoleculePredictor(GraphSliceformer):
             return [smiles]
         if self.config.molecules == 1:
             return list(smiles)
+        if hasattr(smiles, "columns"):  # a DataFrame
+            names = list(self.config.molecule_columns)
+            smiles = (smiles[names] if {*names} <= {*smiles.columns} else smiles).to_numpy(object)
         one_row = isinstance(smiles, tuple) and all(isinstance(one, str) for one in smiles)
         return list(map(row_text, [smiles] if one_row else smiles))
 

@@ -1,6 +1,7 @@
 """Rows of several molecules: one encoder, vectors joined, from the table to the prediction."""
 
 import csv
+import dataclasses
 import json
 import pickle
 
@@ -26,6 +27,7 @@ from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer
 from slicegraph.predict import BatchPredictor
 from slicegraph.predict.explain import Substructures
+from slicegraph.predict.predictor import encoding_of
 from slicegraph.train import TrainConfig, train
 
 COLUMNS = ("solute", "solvent")
@@ -79,6 +81,9 @@ def test_the_order_of_the_columns_matters_and_the_spelling_does_not(model):
     for one in ("CCO>>CN", ("CCO", "CN")):
         assert model.predict(one) == pytest.approx(found[:1], abs=1e-5)
     assert model.predict(np.array(PAIRS, object)).tolist() == found.tolist()
+    frame = pd.DataFrame(PAIRS, columns=COLUMNS)
+    for table in (frame[[*COLUMNS[::-1]]], frame.set_axis(["a", "b"], axis=1)):  # names, or order
+        assert model.predict(table).tolist() == found.tolist()
 
 
 def test_a_vector_is_that_of_each_molecule_one_after_the_other(model):
@@ -173,6 +178,30 @@ def test_a_store_of_pairs_has_the_graphs_of_both(tmp_path):
     again = pickle.loads(pickle.dumps(store[5:8]))
     assert again.smiles(0) == store.smiles(5)
     assert prepare(tmp_path / "t.csv", folder, smiles=COLUMNS, labels=["y"]).was_complete
+
+
+@pytest.mark.parametrize("name", ["mini", "rings", "sliceformer-slim"])
+def test_the_vector_of_a_row_has_those_of_its_molecules(tmp_path, name):
+    write(tmp_path / "t.csv", rows(12))
+    prepare(tmp_path / "t.csv", tmp_path / "store", smiles=COLUMNS, labels=["y"], workers=1)
+    store = MoleculeStore(tmp_path / "store")
+    torch.manual_seed(0)
+    pair = GraphSliceformer.from_preset(name, molecule_columns=COLUMNS).eval()
+    single = GraphSliceformer(dataclasses.replace(pair.config, molecule_columns=())).eval()
+    weights = {key: value for key, value in pair.state_dict().items() if "head" not in key}
+    single.load_state_dict(weights, strict=False)
+    numbers = [7, 2, 5]
+    with torch.inference_mode():
+        found = pair.embed(collate(store, numbers, encoding_of(pair.config)))
+        assert pair(store[7]).shape == (1, 1)
+        texts = [rows(12)[n][:2] for n in numbers]
+        alone = [[single.embed(graph(text)) for text in texts_of_row] for texts_of_row in texts]
+    expected = torch.cat([torch.cat(own, 1) for own in alone])
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+def graph(text: str):
+    return slicegraph.data.batch.collate_graphs([slicegraph.data.smiles.read_smiles(text)])
 
 
 def test_the_order_of_a_row_is_part_of_its_key():
@@ -458,6 +487,8 @@ def test_estimators_take_rows_of_two_columns():
     fitted = estimator().fit(frame, labels)
     assert fitted.model_.config.molecule_columns == COLUMNS
     assert fitted.transform(frame[:2]).shape[0] == 2
+    swapped = fitted.predict(frame[[*COLUMNS[::-1]]])
+    np.testing.assert_allclose(swapped, fitted.predict(frame), atol=1e-5)
     assert len(cross_val_predict(clone(fitted), frame, labels, cv=2)) == 60
     with pytest.raises(ValueError, match=r"solvent = 'C1CC': unclosed ring"):
         estimator().fit(frame.assign(solvent="C1CC"), labels)
