@@ -128,7 +128,13 @@ def add_model(parser: argparse.ArgumentParser, several: bool = False) -> None:
         add("models", nargs="+", metavar="MODEL", help=f"{text}; several: their mean")
     else:
         add("model", metavar="MODEL", help=text)
-    add("--batch-size", type=int, default=256, metavar="N", help="samples at once (%(default)s)")
+    add(
+        "--batch-size",
+        type=int,
+        default=256,
+        metavar="N",
+        help="samples at once (default: %(default)s)",
+    )
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
 
 

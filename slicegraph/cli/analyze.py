@@ -39,12 +39,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data set or task by name, csv:PATH, SMILES, or a folder (default: that of the run)",
     )
     add("--task", help="task that the files in the folder belong to (default: that of the run)")
-    add("--split", default="valid", help="split to take samples from (%(default)s)")
-    add("--samples", type=int, default=32, metavar="N", help="number of samples (%(default)s)")
+    add("--split", default="valid", help="split to take samples from (default: %(default)s)")
+    add(
+        "--samples",
+        type=int,
+        default=32,
+        metavar="N",
+        help="number of samples (default: %(default)s)",
+    )
     add("--root", help="folder of the data sets (default: that of the run, or dataset)")
-    add("--sample", type=int, default=0, metavar="N", help="sample to draw, from 0 (%(default)s)")
-    add("--layer", type=int, metavar="N", help="layer of the drawn permutation, from 1 (1)")
-    add("--channel", type=int, metavar="N", help="channel of the drawn permutation, from 0 (0)")
+    add(
+        "--sample",
+        type=int,
+        default=0,
+        metavar="N",
+        help="sample to draw, from 0 (default: %(default)s)",
+    )
+    add(
+        "--layer", type=int, metavar="N", help="layer of the drawn permutation, from 1 (default: 1)"
+    )
+    add(
+        "--channel",
+        type=int,
+        metavar="N",
+        help="channel of the drawn permutation, from 0 (default: 0)",
+    )
     add("--out", metavar="DIR", help="folder to write to (default: MODEL/analysis)")
 
 

@@ -1,7 +1,7 @@
 """Check a table before training: what is read, rejected and repeated, and how it is split.
 
-Prints a summary with warnings, writes it as a page with figures, and ends with the command that
-trains on the table. Nothing is trained. The options are those of `slicegraph train`.
+The command prints a summary with warnings, writes it as a page with figures, and ends with the
+command that trains on the table. Nothing is trained. The options are those of `slicegraph train`.
 """
 
 import argparse

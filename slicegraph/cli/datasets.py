@@ -13,7 +13,9 @@ _OWN = ["csv:PATH", "any", "as its labels", "", "", _FILE]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder of the data sets."""
-    parser.add_argument("--root", default="dataset", help="folder of the data sets (%(default)s)")
+    parser.add_argument(
+        "--root", default="dataset", help="folder of the data sets (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:

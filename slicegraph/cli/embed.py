@@ -1,9 +1,9 @@
 """Write the vector of each molecule in a file, for scikit-learn, a search or a plot.
 
 The vector is what the head of the model reads. Every row of the file is kept in its place, with all
-its columns; a row without a vector has the reason in "error". Added are the columns e0, e1, ...
-(.csv and .parquet, written in parts), or the arrays are smiles, vectors [N, C] and error (.npz,
-which is made in memory).
+its columns; a row without a vector has the reason in "error". A .csv or .parquet, written in parts,
+has the further columns e0, e1, ...; an .npz, made in memory, has the arrays smiles, vectors [N, C]
+and error.
 """
 
 import argparse
@@ -41,7 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", required=True, metavar="FILE", help="a .csv, .parquet or .npz to write")
     add_smiles(parser)
     add("--force", action="store_true", help="replace the file if it exists")
-    add("--workers", type=int, default=1, metavar="N", help="processes that read SMILES (1)")
+    add(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes that read SMILES (default: 1)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ A model of sequences or images is scored on the task it was trained for, without
 
 --out writes a table with the label and the prediction of each molecule. For a file of your own
 (csv:PATH) the label columns are those the model was trained on, and the molecules of a split are
-those that the run remembers, whatever their row: no molecule is scored that it was trained on.
+those of the run, whatever their row: a molecule that the model was trained on is never scored.
 """
 
 import argparse

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--workers", type=int, metavar="N", help="processes (default: one a core, at most 8)")
     add("--restart", action="store_true", help="discard the work of an interrupted run")
-    add("--root", default="dataset", help="folder of the OGB data sets (%(default)s)")
+    add("--root", default="dataset", help="folder of the OGB data sets (default: %(default)s)")
     add("--chunk-rows", type=int, help=argparse.SUPPRESS)
 
 

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--licence", default="", metavar="TEXT", help="licence of the sources, for the model card")
     add("--half", action="store_true", help="save the weights in half precision")
     add("--workers", type=int, metavar="N", help="processes (default: one a core, at most 8)")
-    add("--device", default="cpu", help="cpu, cuda, ... (%(default)s)")
+    add("--device", default="cpu", help="cpu, cuda, ... (default: %(default)s)")
     group = parser.add_argument_group("training (defaults: 5 epochs, and those of the preset)")
     for field in fields(TrainConfig):
         if field.name in PRETRAIN_SETTINGS and field.name != "model":

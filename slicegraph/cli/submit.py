@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the models, the data set and the folder."""
     add_model(parser, several=True)
     add = parser.add_argument
-    add("--data", default=SETS[0], choices=SETS, help="data set (%(default)s)")
+    add("--data", default=SETS[0], choices=SETS, help="data set (default: %(default)s)")
     add("--split", help="test-dev or test-challenge; test for pcqm4m (default: the first of them)")
-    add("--root", default="dataset", help="folder of the data sets (%(default)s)")
+    add("--root", default="dataset", help="folder of the data sets (default: %(default)s)")
     add("--out", required=True, metavar="FOLDER", help="folder to write to")
 
 

@@ -59,7 +59,7 @@ def add_flag(group: Any, field: Field, text: str | None = None) -> None:
     flag, dest = f"--{field.name.replace('_', '-')}", _SETTING + field.name
     text = (text or field.metadata["help"]).replace("%", "%%")
     if field.default not in (None, MISSING) and not isinstance(field.default, bool):
-        text += f" ({field.default})"
+        text += f" (default: {field.default})"
     options: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS}
     if "bool" in str(field.type):
         options["action"] = _Switch

@@ -1,8 +1,8 @@
 """Search for better settings of `slicegraph train` on a table, with Optuna.
 
-Takes every setting of `slicegraph train`; what is given stays as it is, the others of lr, dropout,
-weight_decay, ema, batch_size and, for a new model, num_layers and channels are searched. The first
-trial has the defaults. Trials are compared by their best valid score, and those below the median of
+The command takes every setting of `slicegraph train`. Of lr, dropout, weight_decay, ema, batch_size
+and, for a new model, num_layers and channels, it searches those that are not given. The first trial
+has the defaults. Trials are compared by their best valid score, and those below the median of
 the others at the same part of their training end early. The test split is scored once, for the best
 trial. All trials use one prepared table.
 

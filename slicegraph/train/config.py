@@ -187,7 +187,7 @@ class TrainConfig:
     standardise: bool = _training("train on (target - mean) / deviation (default: yes)", None, True)
     class_balance: bool = _training("weight classes so that each counts the same", None, False)
     log_target: bool = _training("train on the logarithm of the targets", None, False)
-    flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0: none", ">= 0", 0)
+    flag_steps: int = _training("steps of adversarial noise on atoms (FLAG); 0 for none", ">= 0", 0)
     flag_size: float = _training("size of one such step", ">= 0", 0.001)
     keep: str | None = _training(
         "the model is that of the {} epoch (default: best on valid; csv with init: last)",

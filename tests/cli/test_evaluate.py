@@ -10,6 +10,7 @@ from ogb.graphproppred import Evaluator as GraphEvaluator
 from support.molecule_tables import random_smiles, write_csv
 from support.ogb_folders import LSC_SPLITS, MOLECULES, gap, write_lsc, write_mol
 from support.small_models import save_model, small_model, write_checkpoint
+from support.tiny_run import tiny_run, write_table
 
 from slicegraph.cli import main
 from slicegraph.data.datasets import load_dataset as load_data
@@ -208,3 +209,12 @@ def test_a_table_is_not_replaced_unasked(model, tmp_path, capsys):
     assert (tmp_path / "table.csv").read_text() == "precious"
     assert main([*words, "--force"]) == 0
     assert len(read(tmp_path / "table.csv")) == 2
+
+
+def test_two_classes_are_scored_by_accuracy_as_in_their_run(tmp_path, capsys):
+    write_table(tmp_path / "table.csv", 60, "active")
+    options = {"targets": ("active",), "metric": "acc", "fractions": (0.4, 0.3, 0.3)}
+    run = tiny_run(tmp_path, epochs=1, **options)
+    assert 0 < run.test < 1
+    assert main(["evaluate", str(run.folder)]) == 0
+    assert capsys.readouterr().out.startswith(f"test accuracy {run.test:.3f}")
