@@ -133,7 +133,7 @@ def add_model(parser: argparse.ArgumentParser, several: bool = False) -> None:
         type=int,
         default=256,
         metavar="N",
-        help="samples at once (default: %(default)s)",
+        help="samples at once (default: 256)",
     )
     add("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")
 
