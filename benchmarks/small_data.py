@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVR
 
@@ -95,9 +96,26 @@ def fit_scikit_learn(kind: str, make: Callable[[int], Any]) -> Callable[..., dic
     return run
 
 
-def _svm(seed: int) -> Any:
-    grid = {"C": [1, 10, 100], "gamma": [1e-3, 3e-3, 1e-2]}
-    return GridSearchCV(SVR(epsilon=0.1), grid, cv=5, scoring="neg_root_mean_squared_error")
+class KernelSvm:
+    """SVR with C and gamma by 5-fold cross-validation; each kernel is computed once."""
+
+    def __init__(self, seed: int) -> None:
+        self.best: Any = None
+
+    def fit(self, x: np.ndarray, y: np.ndarray) -> "KernelSvm":
+        self.x, found = x.astype(np.float64), []
+        squares = euclidean_distances(self.x, squared=True)
+        for gamma in (1e-3, 3e-3, 1e-2):
+            options: Any = {"cv": 5, "scoring": "neg_root_mean_squared_error"}
+            search = GridSearchCV(SVR(kernel="precomputed"), {"C": [1, 10, 100]}, **options)
+            found.append((search.fit(np.exp(-gamma * squares), y), gamma))
+        self.best = max(found, key=lambda one: one[0].best_score_)
+        return self
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        search, gamma = self.best
+        squares = euclidean_distances(x.astype(np.float64), self.x, squared=True)
+        return search.predict(np.exp(-gamma * squares))
 
 
 def command(*words: str) -> Callable[..., dict[str, Any]]:
@@ -150,7 +168,8 @@ def _ours(title: str, *words: str) -> Row:
 
 
 ROWS: dict[str, Row] = {
-    "scratch": _ours("ours, from scratch (the default)"),
+    "default": _ours("ours, the default"),
+    "scratch": _ours("ours, network from scratch", "--head", "network"),
     "tuned": _ours("ours, from slicegraph-chem", "--init", "slicegraph-chem"),
     "ridge": _ours("ours, ridge head", "--head", "ridge"),
     "ridge-features": _ours(
@@ -164,7 +183,7 @@ ROWS: dict[str, Row] = {
     "svm": Row(
         "SVM, ECFP counts",
         "C and gamma by 5-fold cross-validation",
-        fit_scikit_learn("morgan", _svm),
+        fit_scikit_learn("morgan", KernelSvm),
     ),
     "boosting": Row(
         "gradient boosting, RDKit descriptors",

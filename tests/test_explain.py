@@ -13,10 +13,12 @@ from support.tiny_run import tiny_run, write_table
 
 import slicegraph
 from slicegraph.data.datasets.source import shipped_folder
+from slicegraph.data.descriptors import molecule_features, morgan_environments, named_features
 from slicegraph.data.smiles import read_smiles
 from slicegraph.predict.explain import (
     Explanation,
     Substructures,
+    _numbers_of_parts,
     baseline_of,
     part_of,
     read_atoms,
@@ -255,3 +257,52 @@ def test_contributions_to_logp_correlate_with_those_of_crippen(tmp_path):
     own = np.concatenate([one.contributions for one in found])
     known = np.concatenate([crippen_contributions(one.smiles) for one in found])
     assert np.corrcoef(own, known)[0, 1] > 0.5
+
+
+@pytest.fixture(scope="module")
+def kernel_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kernel")
+    table = write_table(folder / "table.csv", count=80)
+    options = {"root": str(folder / "data"), "accelerator": "cpu", "threads": 1}
+    run = slicegraph.train(data=table, out=str(folder / "run"), progress=False, **options)
+    return slicegraph.load(run.model)
+
+
+def test_atoms_of_a_kernel_head_have_what_their_neighbourhoods_are_worth(kernel_model):
+    """The label counts nitrogens, and oxygens by half; its mean is the baseline."""
+    found = kernel_model.explain("CCNCOC")[0]
+    total = found.contributions.sum()
+    assert found.baseline + total == pytest.approx(kernel_model.predict("CCNCOC")[0], abs=1e-4)
+    by_atom = dict(zip(range(6), found.contributions, strict=True))
+    assert max(by_atom, key=by_atom.get) == found.symbols.index("N")
+    carbons = [by_atom[k] for k in range(6) if found.symbols[k] == "C"]
+    assert by_atom[found.symbols.index("O")] > max(carbons)
+
+
+def test_a_part_has_the_counts_of_the_neighbourhoods_in_it(kernel_model):
+    atoms = read_atoms("CCNCOC")
+    config, own = (
+        kernel_model.config,
+        named_features("CCNCOC", kernel_model.config.descriptors, 2048),
+    )
+    parts = _numbers_of_parts(config, atoms, own)
+    np.testing.assert_allclose(parts(np.ones((1, 6), bool))[0], own, rtol=1e-5)
+    none, one = parts(np.array([[False] * 6, [True] + [False] * 5]))
+    assert none[-2048:].sum() == 0
+    assert one[-2048:].sum() == 1  # the atom alone, of radius 0
+    middle = np.array(config.feature_mean)
+    np.testing.assert_allclose(none[:-2048], middle, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        one[:-2048], middle + (own[:-2048] - middle) / 6, rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("text", [LARGE, CHLORIDE, "C", "O=C(O)c1ccccc1"])
+def test_the_neighbourhoods_of_a_molecule_are_its_counts(text):
+    bits, atoms = morgan_environments(text)
+    counts = molecule_features(text, ["morgan"])
+    np.testing.assert_array_equal(np.bincount(bits, minlength=2048), counts)
+    graph = read_smiles(text)
+    assert atoms.shape == (len(bits), len(graph.atoms))
+    elements = [graph.atoms[row.argmax(), 0] for row in atoms[atoms.sum(1) == 1]]
+    assert sorted(elements) == sorted(graph.atoms[:, 0])  # of radius 0: every atom, once

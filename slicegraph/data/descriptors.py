@@ -107,6 +107,22 @@ def _morgan_of(mol: Chem.Mol) -> np.ndarray:
     return _MORGAN_FEATURES.GetCountFingerprintAsNumPy(mol)
 
 
+def morgan_environments(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Find the neighbourhoods that the counts ``"morgan"`` of a molecule are made of.
+
+    Shapes:
+        - output: the number of each in the counts ``[E]``, and its atoms ``[E, atoms]`` as
+          booleans, in the order of the store.
+    """
+    mol, found = _canonical(text), rdFingerprintGenerator.AdditionalOutput()
+    found.AllocateBitInfoMap()
+    _MORGAN_FEATURES.GetCountFingerprint(mol, additionalOutput=found)
+    near = Chem.GetDistanceMatrix(mol)
+    each = [(bit, *one) for bit, places in found.GetBitInfoMap().items() for one in places]
+    bits, atoms, radii = np.array(each, dtype=np.int64).reshape(-1, 3).T
+    return bits, near[atoms] <= radii[:, None]
+
+
 _FEATURE_FUNCTIONS = {"rdkit": _descriptors_of, "morgan": _morgan_of}
 
 

@@ -111,14 +111,15 @@ class Model(Layer):
         Args:
             folder: the folder to write to; created if it does not exist. A ``README.md`` that
                 slicegraph has not written is left as it is.
-            half: whether the file has the weights in half precision; the loaded model computes in
-                single precision.
+            half: whether the file has the parameters in half precision; the loaded model computes
+                in single precision.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: value.contiguous() for name, value in self.state_dict().items()}
         if half:
-            tensors = {name: _cast(value, torch.float16) for name, value in tensors.items()}
+            for name, _ in self.named_parameters():  # sums over stored rows need full precision
+                tensors[name] = tensors[name].to(torch.float16)
         write_atomically(folder / WEIGHTS_FILE, [save(tensors, _FULL if half else None)])
         # The configuration comes last: a folder that has it is whole.
         config = {"model": model_name(self), **dataclasses.asdict(self.config)}

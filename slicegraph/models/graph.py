@@ -23,7 +23,7 @@ from slicegraph.nn.block import LOCALS, Edges, EncoderBlock, encode, real_rows
 from slicegraph.nn.embedding import FeatureTable, GraphEmbedding, WalkEncoder, feature_encoder
 from slicegraph.nn.mixer import ENCODER_MIXERS, MIXERS, Mixer, NoMixer
 from slicegraph.nn.packed import PaddedSets, batch_to_ptr, check_batch, gather_rows, token_ptr
-from slicegraph.nn.readout import READOUTS, GraphReadout
+from slicegraph.nn.readout import READOUTS, GraphReadout, KernelHead
 from slicegraph.nn.slice_sort import NORMS
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import pytree
@@ -111,6 +111,8 @@ class GraphSliceformerConfig(Config):
         feature_mean, feature_std: of the columns and the descriptors; 0 for a deviation leaves that
             number out. A column is standardised; of a standardised descriptor, and of a count, the
             model reads :math:`\\operatorname{asinh}`. A gap (NaN) is 0 then.
+        kernel_rows: how many training molecules the head stores, see
+            :class:`~slicegraph.nn.readout.KernelHead`; 0 for a linear head.
         label_means: the mean of each target (or of its logarithm) in the training; of classes the
             share of class 1, or of every class of each target. The baseline of explanations.
         padding_row, hop_blocks: the tables of Graphormer v1 begin with a row for padding and have
@@ -179,6 +181,7 @@ class GraphSliceformerConfig(Config):
     feature_mean: tuple[float, ...] = ()
     feature_std: tuple[float, ...] = ()
     molecule_columns: tuple[str, ...] = ()
+    kernel_rows: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,6 +245,10 @@ class GraphSliceformerConfig(Config):
             raise self._error("task_level", ", expected 'graph', which the features are for")
         if self.molecules > 1 and self.task_level == "node":
             raise self._error("task_level", ", expected 'graph', which molecule_columns are for")
+        if self.kernel_rows < 0:
+            raise self._error("kernel_rows", " is negative")
+        if self.kernel_rows and (self.task_level == "node" or self.head_layers > 1):
+            raise self._error("kernel_rows", ", expected 0 for nodes and for head_layers above 1")
 
     def _check_rings(self) -> None:
         if not self.rings:
@@ -568,7 +575,11 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         widths[0] = self.readout.out_channels if c.task_level == "graph" else c.channels
         widths[0] = widths[0] * c.molecules + c.num_features
         self.head_hidden = torch.nn.ModuleList(map(torch.nn.Linear, widths, widths[1:]))
-        self.head = torch.nn.Linear(widths[-1], outputs)
+        self.head: Any = torch.nn.Linear(widths[-1], outputs) if not c.kernel_rows else None
+        if c.kernel_rows:
+            numbers = len(c.feature_columns), len(c.descriptors), c.fingerprint
+            joined = (widths[0] - c.num_features, *numbers)
+            self.head = KernelHead(c.kernel_rows, joined, c.num_targets, outputs // c.num_targets)
         self.reset_parameters()
 
     def _block(self, layer: int) -> EncoderBlock:
@@ -751,14 +762,18 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
 
     def score(self, batch: Data) -> Tensor:
         """Computes the output of the head, for a loss: standardised targets, or logits."""
+        out = self.head(self.head_input(batch))
+        multiclass = self.config.task == "multiclass"
+        return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
+
+    def head_input(self, batch: Data) -> Tensor:
+        """Computes what the last layer of the head reads."""
         x = self.embed(batch)
         if self.config.num_features:
             x = torch.cat([x, self._features(batch, x)], dim=-1)
         for layer in self.head_hidden:
             x = functional.gelu(layer(x))
-        out = self.head(x)
-        multiclass = self.config.task == "multiclass"
-        return out.unflatten(-1, (-1, self.config.num_classes)) if multiclass else out
+        return x
 
     def _features(self, batch: Data, x: Tensor) -> Tensor:
         """Returns the standardised numbers of each graph, ``[B, F]``, for its vectors `x`."""

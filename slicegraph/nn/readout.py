@@ -1,4 +1,4 @@
-"""One vector for a graph, a sequence or any set, from its rows."""
+"""One vector for a graph, a sequence or any set, from its rows; and the head with kernels."""
 
 import math
 from collections.abc import Callable
@@ -287,3 +287,166 @@ class SequenceReadout(GraphReadout):
 
     def __init__(self, channels: int, readout: str = "mean") -> None:
         super().__init__(channels, readout)
+
+
+class Closeness(NamedTuple):
+    """How close molecules ``[B]`` are to those of a `KernelHead` ``[N]``, in each of its views.
+
+    Squared distances ``[B, N]``, of which the mean over the molecules of the training is 1, and the
+    Tanimoto similarity ``[B, N]`` of the counts; None for a view without numbers.
+    """
+
+    vectors: Tensor
+    columns: Tensor | None
+    descriptors: Tensor | None
+    counts: Tensor | None
+
+
+class KernelHead(torch.nn.Module):
+    r"""Predicts by a sum over stored training molecules: a Gaussian process on several views.
+
+    .. math:: y(x) = b + \sum_n w_n k(x, x_n), \quad k = k_p \cdot \left(v_0 + v_1
+        \frac{\sum_i \min(c_i, c'_i)}{\sum_i \max(c_i, c'_i)} + v_2 k_d + v_3 k_e\right)
+
+    with the counts :math:`c` of Morgan neighbourhoods (their Tanimoto similarity), the descriptors
+    :math:`d`, the vector of the encoder :math:`e` and the columns of a table :math:`p`. Each of
+    the other kernels is Matern's with 3/2, :math:`(1 + \sqrt{3} r / l) \exp(-\sqrt{3} r / l)`.
+    Far away from the training molecules the prediction is :math:`b + v_0 \sum_n w_n`.
+
+    :func:`slicegraph.train.head.solve_kernel` solves it; there is nothing that a gradient trains.
+
+    Args:
+        rows: how many training molecules are stored.
+        sizes: how many numbers the vector, the columns, the descriptors and the counts have; they
+            are joined in this order, and the counts are given as :math:`\operatorname{asinh}(c)`.
+        targets: each has a kernel of its own.
+        outputs: of each target.
+
+    Shapes:
+        - **x**: ``[B, sum(sizes)]``.
+        - **output**: ``[B, targets * outputs]``.
+    """
+
+    VARIANCES = ("constant", "counts", "descriptors", "vectors")
+    SETTINGS = (*VARIANCES, "vectors_length", "columns_length", "descriptors_length", "noise")
+
+    weight: Tensor
+    bias: Tensor
+    points: Tensor
+    counts: Tensor
+    shift: Tensor
+    scale: Tensor
+    log_settings: Tensor
+
+    def __init__(
+        self, rows: int, sizes: tuple[int, int, int, int], targets: int = 1, outputs: int = 1
+    ) -> None:
+        super().__init__()
+        self.sizes, self.outputs, floats = sizes, outputs, sum(sizes[:3])
+        self.in_features = sum(sizes)
+        buffers = {
+            "weight": torch.zeros(targets * outputs, rows),
+            "bias": torch.zeros(targets * outputs),
+            "points": torch.zeros(rows, floats),
+            "counts": torch.zeros(rows, sizes[3], dtype=torch.uint8),
+            "shift": torch.zeros(floats),
+            "scale": torch.zeros(floats),
+            "log_settings": torch.zeros(targets, len(self.SETTINGS)),
+        }
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.points)} rows, {self.sizes}"
+
+    @torch.no_grad()
+    def store(self, x: Tensor) -> None:
+        """Store training molecules ``[rows, sum(sizes)]``, and scale all numbers by them.
+
+        Channels of the vector are standardised. Columns and descriptors have been scaled before, so
+        that a descriptor with long tails keeps them.
+        """
+        floats, counts = x[:, : len(self.shift)].double(), x[:, len(self.shift) :]
+        deviation = floats.std(0, correction=0)
+        scale = (deviation > 1e-6).double()
+        scale[: self.sizes[0]] /= deviation[: self.sizes[0]].clamp(min=1e-6)
+        views = zip(scale.split(self.sizes[:3]), deviation.split(self.sizes[:3]), strict=True)
+        for own, spread in views:  # the mean squared distance of two molecules becomes 1
+            own /= (2 * (own * spread).square().sum()).sqrt().clamp(min=1e-6)
+        self.points.copy_(floats)
+        self.counts.copy_(counts.sinh().round().clamp(0, 255))
+        self.shift.copy_(floats.mean(0))
+        self.scale.copy_(scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Predicts the outputs of molecules.
+
+        Args:
+            x: ``[B, sum(sizes)]``, the numbers of each in the order of ``sizes``.
+        """
+        found = self.closeness(x)
+        outputs = [
+            self.kernel(found, settings) @ weight.to(found.vectors.dtype).T
+            for settings, weight in zip(
+                self.log_settings, self.weight.split(self.outputs), strict=True
+            )
+        ]
+        return (torch.cat(outputs, -1) + self.bias).to(x.dtype)
+
+    def closeness(self, x: Tensor) -> Closeness:
+        """Compare molecules ``[B, sum(sizes)]`` with the stored ones, in double precision."""
+        wide = torch.float32 if x.device.type == "mps" else torch.float64  # which mps lacks
+        floats, counts = x[:, : len(self.shift)].to(wide), x[:, len(self.shift) :]
+        views = [
+            ((one.to(wide) - self.shift) * self.scale).split(self.sizes[:3], 1)
+            for one in (floats, self.points)
+        ]
+        squares = [
+            _squared_distance(*pair) if size else None
+            for size, *pair in zip(self.sizes, *views, strict=False)
+        ]
+        vectors, columns, descriptors = squares
+        assert vectors is not None
+        similar = None
+        if self.sizes[3]:
+            similar = _tanimoto(counts.sinh().round().clamp(0, 255), self.counts).to(wide)
+        return Closeness(vectors, columns, descriptors, similar)
+
+    def kernel(self, found: Closeness, log_settings: Tensor) -> Tensor:
+        """Compute the kernel ``[B, N]`` of the logarithms of `SETTINGS`, but for the noise."""
+        own = dict(zip(self.SETTINGS, log_settings.to(found.vectors.dtype).exp(), strict=True))
+        total = own["constant"] + own["vectors"] * matern(found.vectors, own["vectors_length"])
+        if found.descriptors is not None:
+            near = matern(found.descriptors, own["descriptors_length"])
+            total = total + own["descriptors"] * near
+        if found.counts is not None:
+            total = total + own["counts"] * found.counts
+        if found.columns is not None:
+            total = total * matern(found.columns, own["columns_length"])
+        return total
+
+
+def matern(squares: Tensor, length: Tensor) -> Tensor:
+    """Matern's kernel with 3/2, of squared distances."""
+    far = (3 * squares + 1e-12).sqrt() / length  # the root has no gradient at 0
+    return (1 + far) * (-far).exp()
+
+
+def _squared_distance(x: Tensor, y: Tensor) -> Tensor:
+    squares = x.square().sum(1)[:, None] + y.square().sum(1) - 2 * x @ y.T
+    return squares.clamp(min=0)
+
+
+def _tanimoto(x: Tensor, y: Tensor) -> Tensor:
+    """Return sum min(x, y) / sum max(x, y) of counts ``[B, F]`` and ``[N, F]``; 1 for no counts.
+
+    A count c is the sum over levels l = 1, 2, ... of [c >= l], so the minimum of two is a product
+    of matrices of these, with a column for every level that a count of y has.
+    """
+    most = y.amax(0).long()
+    column = torch.repeat_interleave(torch.arange(len(most), device=x.device), most)
+    level = torch.arange(len(column), device=x.device) - (most.cumsum(0) - most)[column] + 1
+    reached = [(counts[:, column] >= level).float() for counts in (x, y)]
+    shared = reached[0] @ reached[1].T
+    total = x.float().sum(1)[:, None] + y.float().sum(1) - shared
+    return torch.where(total > 0, shared / total.clamp(min=1), 1.0)

@@ -21,6 +21,7 @@ import numpy as np
 from rdkit import Chem
 from rdkit.Chem import BRICS
 
+from slicegraph.data.descriptors import morgan_environments
 from slicegraph.data.molecules import standardize
 from slicegraph.data.smiles import (
     JOINT,
@@ -269,8 +270,8 @@ def explain_rows(
 ) -> Iterator[list[Explanation] | str]:
     """Yield for each text an explanation of each target, or the reason why there is none.
 
-    `numbers` are the features ``[F]`` of each text, which all parts of its molecule keep, for a
-    model that reads any.
+    `numbers` are the features ``[F]`` of each text, for a model that reads any: parts of its
+    molecule keep them, or with a kernel head what belongs to them.
     """
     chosen = target_numbers(model.config, targets)
     _check_samples(samples)
@@ -308,8 +309,9 @@ def _explain(
     numbers: np.ndarray | None = None,
 ) -> list[Explanation]:
     config, count = model.config, len(atoms.symbols)
-    predict = partial(_predict, model, batch_size=batch_size, numbers=numbers)
-    whole = predict([atoms.graph])[0]
+    predict = partial(_predict, model, batch_size=batch_size)
+    parts = _numbers_of_parts(config, atoms, numbers)
+    whole = predict([atoms.graph], parts(np.ones((1, count), bool)))[0]
     classes = [int(whole[t].argmax()) if config.task == "multiclass" else 1 for t in targets]
     baseline = np.array([baseline_of(config, *pair) for pair in zip(targets, classes, strict=True)])
 
@@ -318,7 +320,8 @@ def _explain(
         rows = np.flatnonzero(groups.any(1))
         for start in range(0, len(rows), _PARTS):
             own = rows[start : start + _PARTS]
-            found = predict([part_of(atoms.graph, groups[row]) for row in own])
+            graphs = [part_of(atoms.graph, groups[row]) for row in own]
+            found = predict(graphs, parts(groups[own]))
             for column, (target, number) in enumerate(zip(targets, classes, strict=True)):
                 values[own, column] = score_of(config, found[:, target], number)
         return values
@@ -356,10 +359,46 @@ class Sample(NamedTuple):
     features: np.ndarray  # [F] float32
 
 
+def _numbers_of_parts(
+    config: Any, atoms: Atoms, numbers: np.ndarray | None
+) -> Callable[[np.ndarray], np.ndarray | None]:
+    """Return what makes the features ``[M, F]`` of groups of atoms ``[M, atoms]``.
+
+    For a kernel head, whose prediction is mostly made of them, a part has the counts of the
+    neighbourhoods that lie in it. A descriptor, which has no atoms, moves from the median of the
+    training to the value of the molecule by the share of atoms. All else is kept.
+    """
+    if numbers is None:
+        return lambda groups: None
+    columns, named = len(config.feature_columns), len(config.feature_mean)
+    bits, members = np.empty(0, np.int64), np.empty((0, len(atoms.symbols)), bool)
+    if config.kernel_rows and config.fingerprint and config.molecules == 1:
+        bits, members = morgan_environments(atoms.smiles)
+    counts = np.bincount(bits, minlength=config.fingerprint)
+    known = config.fingerprint and np.array_equal(counts, numbers[named:])
+    middle = np.array(config.feature_mean)[columns:]
+
+    def parts(groups: np.ndarray) -> np.ndarray:
+        found = np.tile(numbers, (len(groups), 1))
+        if not config.kernel_rows:
+            return found
+        share = groups.mean(1, keepdims=True)
+        found[:, columns:named] = middle + share * (numbers[columns:named] - middle)
+        if known:
+            inside = (~groups).astype(np.float32) @ members.T.astype(np.float32) == 0
+            found[:, named:] = 0
+            for group, row in zip(inside, found, strict=True):
+                np.add.at(row, named + bits[group], 1)
+        return found
+
+    return parts
+
+
 def _predict(
-    model: Predictor, graphs: list[MoleculeGraph], batch_size: int, numbers: np.ndarray | None
+    model: Predictor, graphs: list[MoleculeGraph], numbers: np.ndarray | None, batch_size: int
 ) -> np.ndarray:
-    rows = graphs if numbers is None else [Sample(graph, numbers) for graph in graphs]
+    pairs = [] if numbers is None else zip(graphs, numbers, strict=True)
+    rows = graphs if numbers is None else [Sample(*pair) for pair in pairs]
     found = model.predict_graphs(rows, batch_size)
     if any(error is not None for error in found.errors):
         raise ValueError(_NOT_FINITE)

@@ -335,7 +335,8 @@ class MoleculePredictor(GraphSliceformer):
             samples: how many orders of the atoms are taken, an even number; more are slower and
                 more accurate. Molecules of few atoms have all orders.
             seed: of the orders.
-            batch_size, features: as in :meth:`predict`. All parts of a molecule keep its numbers.
+            batch_size, features: as in :meth:`predict`. All parts of a molecule keep its numbers;
+                for a kernel head they have its neighbourhoods in them and a share of the descriptors.
 
         Returns:
             A list of :class:`~slicegraph.predict.Explanation`, molecule by molecule. In a notebook

@@ -111,7 +111,7 @@ class SequenceData(RunData):
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Any]:
         batches = TaskBatches(self.dataset, split, self._max_length)
         sizes = self.dataset.store.sequences.sizes(batches.positions, batches.max_length)
-        options |= {"rank": self.rank, "world": self.world}
+        options = {"rank": self.rank, "world": self.world} | options
         sampler = SizeGroupedBatchSampler(sizes, batch_size, **options)
         return batch_loader(batches, sampler, self.workers)
 

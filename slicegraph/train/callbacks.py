@@ -86,6 +86,11 @@ class RunStart(Callback):
         say(f"settings  {changed_settings(config)}\ndata    {dataset.name}: {sizes}")
         if config.is_table and config.start is None:
             say("init    random weights")
+        if config.head == "kernel":
+            say(
+                f"head    kernel on {model.config.kernel_rows:,} molecules: {config.init}, "
+                f"{', '.join(config.features or ())}; --head network trains a network instead"
+            )
         if (summary := getattr(dataset, "summary", None)) is not None:
             from slicegraph.data.summary import summary_lines
 

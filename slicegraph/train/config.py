@@ -13,7 +13,8 @@ from slicegraph.registry import TASK_PRESETS, task_domain
 
 FILE_PREFIX, DEFAULT = "csv:", "mini"
 NO_INIT, CHEM = "none", "slicegraph-chem"  # no weights, and those of the package
-_HEADS = ("network", "ridge")
+_HEADS = ("network", "ridge", "kernel")
+SMALL_TABLE, _FEW_TARGETS = 5_000, 10  # rows and targets up to which a kernel is the default
 _KINDS, _METRICS = ("regression", "binary", "multiclass"), ("mae", "rmse", "rocauc", "ap", "acc")
 _PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "64-true")
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -31,6 +32,12 @@ TABLE_ONLY = (
 COMPUTED_FEATURES = ("rdkit", "morgan")  # for any data set of molecules
 _MOLECULES_ONLY = (*(name for name in TABLE_ONLY if name != "task"), "unit", "flag_steps")
 _MOLECULES_ONLY += ("train_splits", "class_balance", "log_target", "repeats", "ensemble")
+# Whoever gives one of these wants a network to be trained.
+_NETWORK_ONLY = (
+    *("preset", "model", "init", "dropout", "attention_dropout", "batch_size", "epochs", "lr"),
+    *("device_batch_size", "min_steps", "max_steps", "warmup_steps", "end_lr", "weight_decay"),
+    *("clip", "ema", "keep", "patience", "class_balance", "flag_steps", "accumulate", "top_k"),
+)
 PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
     *("preset", "model", "dropout", "attention_dropout", "batch_size", "epochs", "max_steps", "lr"),
     *("warmup_steps", "end_lr", "weight_decay", "clip", "seed", "threads", "checkpoint_minutes"),
@@ -156,9 +163,13 @@ class TrainConfig:
     )
     init: str | None = _model(
         "weights to start from: slicegraph-chem, a model, a run, Graphormer, or none (default: "
-        "none; for a ridge head slicegraph-chem)"
+        "none; for another head than network slicegraph-chem)"
     )
-    head: str = _model("{}: trains the network, or solves its head in seconds", _HEADS, "network")
+    head: str | None = _model(
+        "{}: trains the network, or solves its head in seconds (default: kernel for csv with "
+        f"up to {SMALL_TABLE:,} rows and no settings of a network, else network)",
+        _HEADS,
+    )
     dropout: float | None = _model(
         "dropout probability in each encoder block (default: from the preset)", "[0, 1)"
     )
@@ -273,20 +284,40 @@ class TrainConfig:
         """Whether the valid split is trained on, so that its score cannot choose an epoch."""
         return "valid" in (self.train_splits or ())
 
-    def resolved(self) -> "TrainConfig":
-        """Choose what is None by the recipe of the preset; ``epochs`` overrides how long."""
+    @property
+    def is_solved(self) -> bool:
+        """Whether the head is solved, and nothing is trained."""
+        return self.head in ("ridge", "kernel")
+
+    def default_head(self, rows: int | None) -> str:
+        """The head of a table of so many rows; of anything else the network."""
+        usual = TrainConfig()
+        given = any(getattr(self, name) != getattr(usual, name) for name in _NETWORK_ONLY)
+        given = given or self.censored == "loss" or "," in (self.smiles or "")  # several molecules
+        small = self.is_table and not self.is_task and (rows or math.inf) <= SMALL_TABLE
+        few = len(self.targets or ()) <= _FEW_TARGETS
+        return "kernel" if small and few and not given else "network"
+
+    def resolved(self, rows: int | None = None) -> "TrainConfig":
+        """Choose what is None by the recipe of the preset; ``epochs`` overrides how long.
+
+        Args:
+            rows: of the table, if it is one and their number is known; small ones have a kernel.
+        """
+        if self.head is None:
+            return replace(self, head=self.default_head(rows)).resolved()
         init = self.init
         if self.is_task:
             domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
             data, values = domain.named_files(self.data, self.task), domain.recipe(preset)
         else:
-            ridge = self.head == "ridge" and not (self.preset or self.model)
-            init = init or (CHEM if ridge else NO_INIT)
+            chem = self.is_solved and not (self.preset or self.model)
+            init = init or (CHEM if chem else NO_INIT)
             preset = self.preset or ("chem" if init == CHEM else DEFAULT)
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
             if self.is_table and init != NO_INIT and preset in ("chem", DEFAULT):
                 values = values | _TUNED
-            if self.head == "ridge":
+            if self.is_solved:
                 values = values | {"max_steps": 1, "epochs": None, "min_steps": None}
         keep = self.keep or ("best" if self.patience else values.get("keep", "best"))
         patience = 50 if self.is_table and not self.trains_on_valid and keep == "best" else 0
@@ -299,6 +330,8 @@ class TrainConfig:
         if self.device_batch_size is not None:
             values.pop("batch_size", None)
         chosen = {name: value for name, value in values.items() if getattr(self, name) is None}
+        if self.head == "kernel" and not set(self.features or ()) & set(COMPUTED_FEATURES):
+            chosen["features"] = (*(self.features or ()), *COMPUTED_FEATURES)
         return replace(self, **(chosen | {"data": data}))
 
 
@@ -336,9 +369,12 @@ def _check(config: TrainConfig) -> None:
             f"train: patience = {config.patience} needs the valid split, which train_splits trains "
             "on; leave out one of them"
         )
-    if config.head == "ridge" and (config.epochs or (config.max_steps or 1) > 1):
+    if config.is_solved and (config.epochs or (config.max_steps or 1) > 1):
         given = "epochs" if config.epochs else "max_steps"
-        raise ValueError(f"train: head = 'ridge' is solved, not trained; leave out {given}")
+        raise ValueError(f"train: head = {config.head!r} is solved, not trained; leave out {given}")
+    if config.head == "kernel" and (config.is_task or config.model.get("head_layers", 1) > 1):
+        what = f"task {config.task!r}" if config.is_task else "model.head_layers"
+        raise ValueError(f"train: head = 'kernel' is for molecules, one layer; leave out {what}")
     if config.fold is not None and not 1 <= config.fold <= (config.folds or 0):
         raise ValueError(f"train: fold = {config.fold}, expected 1 to folds, the number of folds")
     if config.fold is not None and (config.repeats or 1) > 1:

@@ -7,6 +7,7 @@ The functions `check`, `run_data`, `model_fields` and `new_model` are for molecu
 import math
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,18 @@ from slicegraph.data.datasets import MoleculeDataset, load_dataset
 from slicegraph.data.descriptors import DESCRIPTORS, FEATURE_BITS, FRAGMENTS, with_features
 from slicegraph.data.pool import cores
 from slicegraph.data.store import MoleculeStore
+from slicegraph.data.table import open_table
 from slicegraph.models import GraphSliceformer, preset
 from slicegraph.predict.predictor import encoding_of
-from slicegraph.train.config import COMPUTED_FEATURES, DEFAULT, FILE_PREFIX, TABLE_ONLY, TrainConfig
+from slicegraph.train.config import (
+    COMPUTED_FEATURES,
+    DEFAULT,
+    FILE_PREFIX,
+    SMALL_TABLE,
+    TABLE_ONLY,
+    TrainConfig,
+)
+from slicegraph.train.head import MOST_ROWS
 
 _MOST_WORKERS = 8  # processes that load data, for each device
 _QUARTILES = 1.349  # the distance of the quartiles of a normal distribution of deviation 1
@@ -129,15 +139,16 @@ class RunData(pl.LightningDataModule):
         return [self._evaluation_loader(name) for name in self.evaluated]
 
     def all_batches(self, split: str) -> DataLoader[Any]:
-        """All samples of a split on this rank, in large batches."""
-        return self._evaluation_loader(split)
+        """All samples of a split, on every rank, in large batches."""
+        return self._evaluation_loader(split, rank=0, world=1)
 
     def _train_loader(self) -> Any:
         config = self.config
         return self._loader("train", self.local_batch, seed=config.seed, parts=config.accumulate)
 
-    def _evaluation_loader(self, split: str) -> DataLoader[Any]:
-        return self._loader(split, max(self.local_batch, _EVALUATION_BATCH), shuffle=False)
+    def _evaluation_loader(self, split: str, **options: Any) -> DataLoader[Any]:
+        size = max(self.local_batch, _EVALUATION_BATCH)
+        return self._loader(split, size, shuffle=False, **options)
 
 
 class MoleculeRunData(RunData):
@@ -161,7 +172,7 @@ class MoleculeRunData(RunData):
         return found if config.train_splits is None else _joined(found, config.train_splits)
 
     def _loader(self, split: str, batch_size: int, **options: Any) -> DataLoader[Batch]:
-        options |= {"rank": self.rank, "world": self.world, "num_workers": self.workers}
+        options = {"rank": self.rank, "world": self.world, "num_workers": self.workers} | options
         if (config := self.model_config) is not None:
             options["encode"] = encoding_of(config)
         return molecule_loader(self.split(split), batch_size, **options)
@@ -183,6 +194,19 @@ def _joined(dataset: MoleculeDataset, names: tuple[str, ...]) -> MoleculeDataset
             raise ValueError(f"{given}, expected splits of {dataset.name}: {', '.join(known)}")
     positions = [dataset.splits[name] for name in dict.fromkeys(names)]
     return replace(dataset, splits={**dataset.splits, "train": np.concatenate(positions)})
+
+
+def rows_of(config: TrainConfig) -> int | None:
+    """The number of rows of a small table; None for a larger one and for other data."""
+    if not config.is_table or config.is_task:
+        return None
+    path = Path(str(config.data).removeprefix(FILE_PREFIX)).expanduser()
+    try:
+        rows = islice(open_table(path, config.smiles, ()).rows(), SMALL_TABLE + 1)
+        count = sum(1 for _ in rows)
+    except (OSError, ValueError):  # the data set explains what is wrong with the file
+        return None
+    return count if count <= SMALL_TABLE else None
 
 
 def check(config: TrainConfig) -> None:
@@ -213,9 +237,13 @@ def model_fields(config: TrainConfig, data: MoleculeRunData) -> dict[str, Any]:
         **_feature_fields(config, data.dataset),
         "molecule_columns": data.dataset.store.molecule_columns,
         "label_means": _label_means(data.dataset, config.log_target),
+        "kernel_rows": 0,
     }
     several = fields["molecule_columns"] and config.head != "ridge"  # else a sum over molecules
-    if fields["feature_columns"] or fields["descriptors"] or fields["fingerprint"] or several:
+    if config.head == "kernel":
+        rows = min(len(data.dataset.splits["train"]), MOST_ROWS)
+        fields |= {"kernel_rows": rows, "head_layers": 1}
+    elif fields["feature_columns"] or fields["descriptors"] or fields["fingerprint"] or several:
         fields |= {} if "head_layers" in config.model else {"head_layers": 2}
     if task.kind == "multiclass":
         fields["num_classes"] = task.num_classes

@@ -30,7 +30,7 @@ _NOT_ENCODER = (
     *("num_targets", "num_classes", "task", "target_names", "class_names", "unit", "target_mean"),
     *("target_std", "standardize", "words", "dropout", "attention_dropout", "input_dropout"),
     *("task_level", "log_target", "head_layers", "feature_columns", "descriptors", "fingerprint"),
-    *("feature_mean", "feature_std", "molecule_columns"),
+    *("feature_mean", "feature_std", "molecule_columns", "kernel_rows"),
 )
 
 
@@ -98,9 +98,9 @@ class TrainingModule(pl.LightningModule):
         else:
             self.model = model_from(config.start, fields, config.model)
         self._weights = LabelWeights(dataset, config.class_balance)
-        if config.head == "ridge":
+        if config.is_solved:
             how = solve_head(self.model, self.data.all_batches("train"), config.seed)
-            say(f"head: solved on the training molecules (strength {how})")
+            say(f"head: solved on the training molecules ({how})")
         self.data.count_updates()
         self._mean = LabelMean(self.trainer.world_size, config.accumulate)
         self._score = self.model.score
@@ -117,7 +117,7 @@ class TrainingModule(pl.LightningModule):
         fused = config.precision != "16-mixed" and self.device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
         factor = warmup_and_decay(lr, warmup, total, end_lr)
-        if config.head == "ridge":  # its only update changes nothing
+        if config.is_solved:  # its only update changes nothing
             factor = lambda step: 0.0  # noqa: E731
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
@@ -218,8 +218,8 @@ def compiles(config: TrainConfig, device: torch.device) -> bool:
 
     Adversarial noise is added by a hook, with which it would be compiled again at each step.
     """
-    if config.compile is not None:
-        return config.compile
+    if config.compile is not None or config.is_solved:
+        return bool(config.compile)
     has_backend = find_spec("triton") is not None
     return device.type == "cuda" and has_backend and not config.flag_steps
 
@@ -255,6 +255,7 @@ def model_from(path: Path, fields: dict[str, Any], given: dict[str, Any]) -> Any
         text = ", ".join(differ.values())
         raise ValueError(f"train: the model of {path} does not fit the {what} ({text}); {remedy}")
     new = f"; random: {', '.join(drawn)}, as the head has another size" if drawn else ""
+    new = "" if fields.get("kernel_rows") else new
     count = len(model.state_dict())
     say(f"init: {count - len(drawn)} of {count} weights are those of {path}{new}")
     if fields.get("words") and not old.config.words:

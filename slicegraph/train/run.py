@@ -80,7 +80,8 @@ def train(
         config = folder.config
     else:
         config = TrainConfig.from_dict(config) if isinstance(config, dict) else config
-        config = (config or TrainConfig()).resolved()
+        config = config or TrainConfig()
+        config = config.resolved(None if config.head else molecules.rows_of(config))
         config = replace(
             config, precision=config.precision or machine.default_precision(config.accelerator)
         )
