@@ -421,8 +421,10 @@ def write_submission(
         raise TypeError(f"write_submission: y_pred is {kind}, expected float32 or float64")
     y_pred = _as_numpy(y_pred)
     if y_pred.shape != (count,):
-        shape = list(y_pred.shape)
-        raise ValueError(f"write_submission: y_pred has shape {shape}, expected [{count}]")
+        raise ValueError(
+            f"write_submission: y_pred has shape {list(y_pred.shape)}, expected [{count}]: OGB takes "
+            f"predictions of the whole split {split!r}, and this is not the whole data set {name}"
+        )
     with np.errstate(over="ignore"):
         values = y_pred.astype(np.float32)
     for row in np.flatnonzero(~np.isfinite(values)):
