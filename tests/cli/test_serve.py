@@ -628,3 +628,64 @@ def test_a_browser_shows_hostile_names_as_text_and_a_bad_smiles_with_its_reason(
         assert '<p class="problem" id="error">unclosed ring</p>' in page
     finally:
         site.stop()
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory):
+    """A model of two molecules a row."""
+    folder = tmp_path_factory.mktemp("pairs")
+    texts = smiles(40)
+    rows = [
+        f"{a},{b},{a.count('N') - b.count('N')}" for a, b in zip(texts, texts[::-1], strict=True)
+    ]
+    (folder / "table.csv").write_text("\n".join(["solute,solvent,gap", *rows]))
+    run = tiny_run(folder, smiles=("solute", "solvent"), epochs=1)
+    return slicegraph.load(run.folder)
+
+
+@pytest.fixture(scope="module")
+def site_of_pairs(pairs):
+    found = Site(serve.make_app(pairs, "pairs", LEVEL, samples=8))
+    yield found
+    found.stop()
+
+
+def test_a_row_of_several_molecules_is_a_list(site_of_pairs, pairs):
+    _, _, body = site_of_pairs.ask(
+        "/api/predict", {"smiles": [["CCO", "CN"], "CN>>CCO", ["C", ""]]}
+    )
+    first, second, bad = json.loads(body)["rows"]
+    expected = pairs.predict([("CCO", "CN"), ("CN", "CCO")]).tolist()
+    assert [first["gap_pred"], second["gap_pred"]] == pytest.approx(expected, abs=1e-5)
+    assert bad["error"] == "solvent = '': no SMILES"
+    _, _, body = site_of_pairs.ask("/api/explain", {"smiles": ["CCO", "CN"]})
+    assert [atom["symbol"] for atom in json.loads(body)["atoms"]] == list("CCOCN")
+    for content in ({"smiles": [["CCO"]]}, {"smiles": [["CCO", "C", "C"]]}):
+        assert "expected solute, solvent" in error_of(site_of_pairs.ask("/api/predict", content))
+    assert "not text" in error_of(site_of_pairs.ask("/api/predict", {"smiles": [["CCO", 3]]}))
+
+
+def test_the_page_has_a_field_for_each_molecule(site_of_pairs, pairs, tmp_path):
+    browser = Browser(site_of_pairs, tmp_path / "chromium")
+    try:
+        browser.until("document.getElementById('smiles-1') !== null")
+        names = "[...document.querySelectorAll('.card h2')].slice(0, 2).map((x) => x.textContent)"
+        assert browser.value(names) == ["solute", "solvent"]
+        typed = (
+            "((id, text) => { const field = document.getElementById(id); field.focus();"
+            " field.value = text; field.dispatchEvent(new Event('input')); })"
+        )
+        browser.value(f"{typed}('smiles', 'CNC')")
+        browser.until("!document.getElementById('empty').hidden")  # the solvent is missing
+        browser.value(f"{typed}('smiles-1', 'CO')")
+        value = float(f"{pairs.predict([('CNC', 'CO')])[0]:.4g}")
+        browser.until(f"document.querySelector('.value')?.innerText.startsWith('{value:g}')")
+        browser.until("document.querySelectorAll('#editor line').length === 1")  # of the solvent
+        browser.until("document.getElementById('picture').alt.endsWith('CNC>>CO')")
+        browser.value("document.getElementById('smiles').focus()")
+        browser.until("document.querySelectorAll('#editor line').length === 2")
+        browser.choose("clear")
+        browser.shows("")
+        assert browser.value("document.getElementById('smiles-1').value") == "CO"
+    finally:
+        browser.stop()
