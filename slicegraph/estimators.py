@@ -189,7 +189,7 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         names = list(self.model_.config.molecule_columns)
         if names and {*names} <= {*getattr(X, "columns", ())}:
             X = X[names]
-        return _texts_of(X)
+        return _texts_of(X, len(names) or 1)
 
     def transform(self, X: Any) -> np.ndarray:
         """Compute the vector of each molecule that the head of the model reads,
@@ -385,18 +385,18 @@ class MoleculeClassifier(ClassifierMixin, _MoleculeEstimator):
         self.classes_ = np.array(config.class_names or range(count))
 
 
-def _texts_of(X: Any) -> list[Any]:
+def _texts_of(X: Any, expected: int | None = None) -> list[Any]:
     """The molecules of a list, an array, a Series or a table, as SMILES.
 
-    Several of a row are a text with `JOINT` between them.
+    Several of a row, as many as are expected, are a text with `JOINT` between them.
     """
     if isinstance(X, str | bytes | Chem.Mol) or not isinstance(X, Iterable):
         shown = "one molecule" if isinstance(X, str | Chem.Mol) else f"a {type(X).__name__}"
         raise ValueError(f"X is {shown}, expected a list, an array or a Series of molecules")
     shape: tuple[int, ...] = getattr(X, "shape", ())
-    if len(shape) > 2 or (len(shape) == 2 and not shape[1]):
-        expected = "[N] molecules, or [N, M] for rows of several"
-        raise ValueError(f"X has shape {list(shape)}, expected {expected}")
+    if len(shape) > 2 or (len(shape) == 2 and shape[1] != (expected or shape[1] or 1)):
+        known = "[N] molecules" if expected == 1 else f"[N, {expected or 'M'}] molecules"
+        raise ValueError(f"X has shape {list(shape)}, expected {known}; select columns")
     return list(map(_text_of, np.asarray(X, object) if len(shape) == 2 else X))
 
 
