@@ -47,7 +47,7 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def __init__(
         self,
-        preset: str = "mini",
+        preset: str | None = None,
         *,
         epochs: int | None = None,
         batch_size: int | None = None,
@@ -159,6 +159,8 @@ class _MoleculeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         found = settings_of_run(path)
         names = ("preset", "epochs", "batch_size", "lr", "dropout", "init", "standardize")
         known = {} if found is None else {name: getattr(found, name) for name in names}
+        if found is not None and found.is_solved:  # no settings of a network
+            known = {"standardize": found.standardize, "settings": {"head": found.head}}
         estimator = cls(**(known | parameters))
         estimator._take(path)
         estimator._check_kind(path)
@@ -224,9 +226,10 @@ class MoleculeRegressor(RegressorMixin, _MoleculeEstimator):
     """A regressor of scikit-learn that predicts numbers for molecules.
 
     Args:
-        preset: size of the model and its training recipe.
+        preset: size of the network and its training recipe; None for the default of a table, which
+            for a small one is a kernel head, solved in seconds, and no network.
         epochs, batch_size, lr, dropout, init, ensemble, standardize, split: settings of
-            :class:`slicegraph.train.TrainConfig`; None for those of the preset.
+
         validation_fraction: share of the molecules that choose the epoch and calibrate intervals;
             with 0 all molecules are trained on, the last epoch is kept, and there are no intervals.
         settings: further settings of ``TrainConfig`` by name, such as

@@ -262,6 +262,18 @@ CHECKS = [
 ]
 
 
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
+def test_an_estimator_has_a_kernel_head_by_default_and_is_loaded_with_it(kind, tmp_path):
+    labels = Y if kind is MoleculeRegressor else WORDS
+    found = kind(run=str(tmp_path / "run"), settings={"accelerator": "cpu"}).fit(X, labels)
+    assert found.model_.config.kernel_rows == 36
+    assert found.score(X, labels) > 0.8
+    again = kind.load(tmp_path / "run")
+    assert (again.preset, again.settings) == (None, {"head": "kernel"})
+    np.testing.assert_array_equal(again.predict(X[:3]), found.predict(X[:3]))
+    assert again.fit(X, labels).model_.config.kernel_rows == 36
+
+
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda kind: kind.__name__)
 def test_checks_of_scikit_learn_that_need_no_table(kind, check):
