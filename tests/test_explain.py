@@ -13,8 +13,13 @@ from support.tiny_run import tiny_run, write_table
 
 import slicegraph
 from slicegraph.data.datasets.source import shipped_folder
-from slicegraph.data.descriptors import molecule_features, morgan_environments, named_features
-from slicegraph.data.smiles import read_smiles
+from slicegraph.data.descriptors import (
+    descriptor_changes,
+    molecule_features,
+    morgan_environments,
+    named_features,
+)
+from slicegraph.data.smiles import canonical_text, parse_smiles, read_smiles
 from slicegraph.predict.explain import (
     Explanation,
     Substructures,
@@ -281,20 +286,35 @@ def test_atoms_of_a_kernel_head_have_what_their_neighbourhoods_are_worth(kernel_
 
 def test_a_part_has_the_counts_of_the_neighbourhoods_in_it(kernel_model):
     atoms = read_atoms("CCNCOC")
-    config, own = (
-        kernel_model.config,
-        named_features("CCNCOC", kernel_model.config.descriptors, 2048),
-    )
+    config = kernel_model.config
+    own = named_features("CCNCOC", config.descriptors, 2048)
     parts = _numbers_of_parts(config, atoms, own)
-    np.testing.assert_allclose(parts(np.ones((1, 6), bool))[0], own, rtol=1e-5)
+    np.testing.assert_allclose(parts(np.ones((1, 6), bool))[0], own, rtol=1e-5, atol=1e-5)
     none, one = parts(np.array([[False] * 6, [True] + [False] * 5]))
     assert none[-2048:].sum() == 0
     assert one[-2048:].sum() == 1  # the atom alone, of radius 0
-    middle = np.array(config.feature_mean)
-    np.testing.assert_allclose(none[:-2048], middle, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(
-        one[:-2048], middle + (own[:-2048] - middle) / 6, rtol=1e-4, atol=1e-4
+    np.testing.assert_allclose(none[:-2048], config.feature_mean, rtol=1e-5, atol=1e-5)
+
+
+def test_a_removed_atom_changes_descriptors_as_hydrogens_in_its_place_do():
+    names = ("MolWt", "MolLogP", "TPSA", "fr_NH2", "NumAromaticRings")
+    text = canonical_text(parse_smiles("Nc1ccccc1C"))
+    changes = descriptor_changes(text, names)
+    whole, toluene, aniline = (
+        named_features(one, names, 0) for one in (text, "Cc1ccccc1", "Nc1ccccc1")
     )
+    graph = read_smiles(text)
+    degrees = np.bincount(graph.bonds.ravel(), minlength=len(graph.atoms))
+    nitrogen, methyl = np.flatnonzero(degrees == 1)[
+        np.argsort(-graph.atoms[degrees == 1, 0].astype(int))
+    ]
+    np.testing.assert_allclose(changes[nitrogen], whole - toluene, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(changes[methyl], whole - aniline, rtol=1e-4, atol=1e-4)
+    assert changes[degrees == 3, names.index("NumAromaticRings")].tolist() == [1, 1]
+
+
+def test_a_molecule_of_one_atom_has_changes_too():
+    assert descriptor_changes("C", ("MolWt",)).shape == (1, 1)
 
 
 @pytest.mark.parametrize("text", [LARGE, CHLORIDE, "C", "O=C(O)c1ccccc1"])

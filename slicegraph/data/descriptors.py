@@ -123,6 +123,32 @@ def morgan_environments(text: str) -> tuple[np.ndarray, np.ndarray]:
     return bits, near[atoms] <= radii[:, None]
 
 
+def descriptor_changes(text: str, names: Sequence[str]) -> np.ndarray:
+    """Compute how much each descriptor loses if hydrogens take the place of an atom.
+
+    Args:
+        text: a SMILES.
+        names: names in `DESCRIPTORS` and `FRAGMENTS`.
+
+    Shapes:
+        - output: ``[atoms, len(names)]`` in the order of the store, NaN where it is not known.
+    """
+    with rdBase.BlockLogs():
+        mol = Chem.RWMol(_canonical(text))
+        wanted = [_PLACES[name] for name in names]
+        whole, found = _descriptors_of(mol)[wanted], []
+        Chem.Kekulize(mol, clearAromaticFlags=True)
+        for atom in range(mol.GetNumAtoms()):
+            part = Chem.RWMol(mol)
+            part.RemoveAtom(atom)
+            try:
+                Chem.SanitizeMol(part)
+                found.append(whole - _descriptors_of(part)[wanted])
+            except (ValueError, RuntimeError):  # a valence that RDKit refuses
+                found.append(np.full(len(wanted), np.nan))
+    return np.stack(found)
+
+
 _FEATURE_FUNCTIONS = {"rdkit": _descriptors_of, "morgan": _morgan_of}
 
 

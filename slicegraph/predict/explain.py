@@ -21,7 +21,7 @@ import numpy as np
 from rdkit import Chem
 from rdkit.Chem import BRICS
 
-from slicegraph.data.descriptors import morgan_environments
+from slicegraph.data.descriptors import descriptor_changes, morgan_environments
 from slicegraph.data.molecules import standardize
 from slicegraph.data.smiles import (
     JOINT,
@@ -365,25 +365,30 @@ def _numbers_of_parts(
     """Return what makes the features ``[M, F]`` of groups of atoms ``[M, atoms]``.
 
     For a kernel head, whose prediction is mostly made of them, a part has the counts of the
-    neighbourhoods that lie in it. A descriptor, which has no atoms, moves from the median of the
-    training to the value of the molecule by the share of atoms. All else is kept.
+    neighbourhoods that lie in it. A descriptor has its median in the training, and for each atom
+    what it changes when the atom is removed; what these leave of its value is shared equally. All
+    else is kept.
     """
     if numbers is None:
         return lambda groups: None
     columns, named = len(config.feature_columns), len(config.feature_mean)
     bits, members = np.empty(0, np.int64), np.empty((0, len(atoms.symbols)), bool)
-    if config.kernel_rows and config.fingerprint and config.molecules == 1:
+    changes = np.zeros((len(atoms.symbols), named - columns))
+    single = config.kernel_rows and config.molecules == 1
+    if single and config.fingerprint:
         bits, members = morgan_environments(atoms.smiles)
+    if single and config.descriptors:
+        changes = np.nan_to_num(descriptor_changes(atoms.smiles, config.descriptors))
     counts = np.bincount(bits, minlength=config.fingerprint)
     known = config.fingerprint and np.array_equal(counts, numbers[named:])
     middle = np.array(config.feature_mean)[columns:]
+    changes += (numbers[columns:named] - middle - changes.sum(0)) / len(changes)
 
     def parts(groups: np.ndarray) -> np.ndarray:
         found = np.tile(numbers, (len(groups), 1))
         if not config.kernel_rows:
             return found
-        share = groups.mean(1, keepdims=True)
-        found[:, columns:named] = middle + share * (numbers[columns:named] - middle)
+        found[:, columns:named] = middle + groups @ changes
         if known:
             inside = (~groups).astype(np.float32) @ members.T.astype(np.float32) == 0
             found[:, named:] = 0

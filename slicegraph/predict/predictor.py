@@ -336,7 +336,7 @@ class MoleculePredictor(GraphSliceformer):
                 more accurate. Molecules of few atoms have all orders.
             seed: of the orders.
             batch_size, features: as in :meth:`predict`. All parts of a molecule keep its numbers;
-                for a kernel head they have its neighbourhoods in them, a share of its descriptors.
+                for a kernel head they have those of their atoms.
 
         Returns:
             A list of :class:`~slicegraph.predict.Explanation`, molecule by molecule. In a notebook
