@@ -83,8 +83,12 @@ _PEPTIDES_RINGS = _size(4, 96, 1) | _GPS | _LOCAL | {"rings": 8, "max_degree": 1
 _PEPTIDES_RINGS |= {"readout": "mean", "head_layers": 2, "dropout": 0.1, "init": "torch"}
 _PEPTIDES_RINGS |= {"random_walk_pe": 16}
 
+_PEPTIDES_RINGS_RECIPE = Recipe(epochs=80, weight_decay=0.0, warmup=0.05, average=0.999)
+
 _PEPTIDES: dict[str, Row] = {
-    "rings": (_PEPTIDES_RINGS, Recipe(epochs=80, weight_decay=0.0, warmup=0.05, average=0.999)),
+    "rings": (_PEPTIDES_RINGS, _PEPTIDES_RINGS_RECIPE),
+    "rings, 8 layers": (_PEPTIDES_RINGS | _size(8, 96, 1), _PEPTIDES_RINGS_RECIPE),
+    "rings, quantile": (_PEPTIDES_RINGS | {"kind": "ours"}, _PEPTIDES_RINGS_RECIPE),
     "graphormer-slim (ours)": (_SLIM, replace(_SLIM_RECIPE, batch_size=64, epochs=200, window=8)),
     "GPS (PyG)": (
         _size(4, 96, heads=4) | _PYG | {"walk_length": 17, "readout": "mean"},
