@@ -422,8 +422,9 @@ def write_submission(
     y_pred = _as_numpy(y_pred)
     if y_pred.shape != (count,):
         raise ValueError(
-            f"write_submission: y_pred has shape {list(y_pred.shape)}, expected [{count}]: OGB takes "
-            f"predictions of the whole split {split!r}, and this is not the whole data set {name}"
+            f"write_submission: y_pred has shape {list(y_pred.shape)}, expected [{count}]: OGB "
+            f"takes predictions of the whole split {split!r}, and this is not the whole data set "
+            f"{name}"
         )
     with np.errstate(over="ignore"):
         values = y_pred.astype(np.float32)

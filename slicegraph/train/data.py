@@ -163,7 +163,7 @@ class MoleculeRunData(RunData):
         if columns := [name for name in kinds if name not in COMPUTED_FEATURES]:
             options["features"] = columns
         found = load_dataset(config.data or DEFAULT, config.root, progress=progress, **options)
-        if config.is_table:
+        if config.is_table and kinds[-2:] != COMPUTED_FEATURES:  # both: a kernel has added them
             _check_shadowed(config, kinds)
         if kinds:
             names, counts = _computed(kinds, found)

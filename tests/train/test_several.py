@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rdkit.Chem import MolFromSmiles
+from rdkit.Chem import MolFromSmiles, MolToSmiles
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_predict
 from support.tiny_run import MODEL, distance, smiles, tiny_config, tiny_run
@@ -233,6 +233,38 @@ def test_rows_of_one_ordered_pair_are_replicates(tmp_path):
     assert labels["CN>>CCO"] == 7.0
 
 
+def test_each_molecule_of_a_row_is_standardised_as_in_training(tmp_path):
+    pairs = [(f"{a}.Cl", f"[Na+].[O-]C{b}", label) for a, b, label in rows(40)]
+    data = write(tmp_path / "t.csv", pairs)
+    steps = ("fragment", "charge")
+    found = load(data, targets="y", smiles=COLUMNS, standardize=steps)
+    a, b = found.store.smiles(3).split(">>")
+    expected = [rows(40)[3][0], "OC" + rows(40)[3][1]]
+    assert [*map(canonical, (a, b))] == [*map(canonical, expected)]
+    settings = {"smiles": COLUMNS, "targets": ("y",), "standardize": steps, "epochs": 1}
+    model = slicegraph.load(tiny_run(tmp_path, data=data, **settings).model)
+    values = model.predict([("CCN.Cl", "[Na+].[O-]CC"), ("NCC", "CCO")])
+    assert values[0] == pytest.approx(values[1], abs=1e-5)
+
+
+def canonical(text: str) -> str:
+    return MolToSmiles(MolFromSmiles(text))
+
+
+def test_limits_weights_conditions_and_gaps_are_of_the_rows(tmp_path):
+    pairs = [
+        (a, b, f">{y}" if n % 5 == 0 else y, n + 1, n / 7) for n, (a, b, y) in enumerate(rows(40))
+    ]
+    pairs.append(("C1CC", "CO", 1, 1, 1))
+    data = write(tmp_path / "t.csv", pairs, (*COLUMNS, "y", "w", "pH"))
+    options = {"targets": "y", "smiles": COLUMNS, "weight_column": "w", "features": ["pH"]}
+    found = load(data, **options, censored="loss")
+    assert found.store.bounds[:, 0].tolist() == [int(n % 5 == 0) for n in range(40)]
+    assert found.store.weights.tolist() == list(range(1, 41))
+    np.testing.assert_allclose(found.store.features[:, 0], np.arange(40) / 7, rtol=1e-6)
+    assert found.store.labels[:, 0].tolist() == [y for *_, y in rows(40)]
+
+
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
@@ -434,6 +466,17 @@ def test_computed_features_are_those_of_each_molecule(tmp_path):
     model = slicegraph.load(tiny_run(tmp_path, data=data, **settings).model)
     assert model.config.num_features == len(found)
     assert np.isfinite(model.predict(PAIRS)).all()
+
+
+def test_a_kernel_head_reads_both_molecules(tmp_path):
+    data = write(tmp_path / "t.csv", rows())
+    settings = {"smiles": "solute,solvent", "targets": "y", "head": "kernel", "threads": 1}
+    run = slicegraph.train(data=data, out=str(tmp_path / "run"), progress=False, **settings)
+    model = slicegraph.load(run.model)
+    assert run.test < 0.3
+    assert model.predict([("CN", "CCO")])[0] == pytest.approx(1, abs=0.5)
+    one = model.explain([("CN", "CCO")])[0]
+    assert one.contributions.sum() + one.baseline == pytest.approx(one.prediction, abs=1e-4)
 
 
 def test_similarity_counts_the_bits_of_both(model):
