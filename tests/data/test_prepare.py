@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -223,6 +224,12 @@ def test_a_table_without_molecules_is_an_error_and_leaves_no_parts(tmp_path, con
     assert not (tmp_path / "store").exists() or contents(tmp_path / "store") == {}
 
 
+def written(folder: Path) -> dict[Path, tuple[int, ...]]:
+    """Which file each is, and when it was written; the time of reading does not count."""
+    each = {path: path.stat() for path in folder.iterdir()}
+    return {path: (own.st_ino, own.st_mtime_ns, own.st_size) for path, own in each.items()}
+
+
 def test_a_complete_folder_is_left_alone(source, tmp_path):
     first = prepare(source, tmp_path / "store", **CHUNK)
     before = written(tmp_path / "store")
@@ -240,12 +247,6 @@ def test_a_complete_folder_is_left_alone(source, tmp_path):
         with pytest.raises(StoreError, match=message):
             prepare(table, tmp_path / "store", **CHUNK, **change)
     assert written(tmp_path / "store") == before
-
-
-def written(folder: Path) -> dict[Path, tuple[int, ...]]:
-    """Which file each is, and when it was written; the time of reading does not count."""
-    each = {path: path.stat() for path in folder.iterdir()}
-    return {path: (own.st_ino, own.st_mtime_ns, own.st_size) for path, own in each.items()}
     path = tmp_path / "store" / "bonds.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
     with pytest.raises(StoreError, match=r"bonds.npy is damaged"):
