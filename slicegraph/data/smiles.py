@@ -210,8 +210,8 @@ def read_cells(
     if len(columns) == 1:
         return [read(texts[0])]
     if len(texts) != len(columns):
-        listed = ", ".join(map(str, columns))
-        raise ValueError(f"{len(texts)} molecules, expected {len(columns)} ({listed})")
+        form = ">>".join(map(str, columns))
+        raise ValueError(f"{len(texts)} of the {len(columns)} molecules of a row, expected {form}")
     found = []
     for text, column in zip(texts, columns, strict=True):
         try:
