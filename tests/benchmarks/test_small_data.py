@@ -54,3 +54,17 @@ def test_a_finished_run_is_not_repeated_and_means_are_over_shared_sets(folder, c
     assert "Over the sets that all these rows have (2)" in text
     assert "Over the sets that all these rows have (1)" in text
     capsys.readouterr()
+
+
+def test_the_default_is_compared_with_each_row_on_the_sets_that_both_have():
+    def lines(row, **errors):
+        usual = {"row": row, "settings": ROWS[row].settings, "size": "all", "seed": 0}
+        return [
+            usual | {"set": name, "test": x, "cpu_seconds": 10 * x} for name, x in errors.items()
+        ]
+
+    found = tables(
+        [*lines("default", esol=1.0, one=0.5, two=0.7), *lines("svm", esol=2.0, one=0.4)],
+        list(ROWS),
+    )
+    assert "| SVM, ECFP counts | 2 | 1 | 0.500 against 0.400 | 8 against 12 |" in found
