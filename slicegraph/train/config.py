@@ -294,6 +294,7 @@ class TrainConfig:
         usual = TrainConfig()
         given = any(getattr(self, name) != getattr(usual, name) for name in _NETWORK_ONLY)
         given = given or self.censored == "loss" or "," in (self.smiles or "")  # several molecules
+        given = given or (self.ensemble or 1) > 1
         small = self.is_table and not self.is_task and (rows or math.inf) <= SMALL_TABLE
         few = len(self.targets or ()) <= _FEW_TARGETS
         return "kernel" if small and few and not given else "network"
@@ -375,6 +376,11 @@ def _check(config: TrainConfig) -> None:
     if config.head == "kernel" and (config.is_task or config.model.get("head_layers", 1) > 1):
         what = f"task {config.task!r}" if config.is_task else "model.head_layers"
         raise ValueError(f"train: head = 'kernel' is for molecules, one layer; leave out {what}")
+    if config.head == "kernel" and (config.ensemble or 1) > 1:
+        raise ValueError(
+            f"train: head = 'kernel' and ensemble = {config.ensemble}: kernels of the same molecules "
+            "are equal, whatever the seed; leave out ensemble, or choose folds"
+        )
     if config.fold is not None and not 1 <= config.fold <= (config.folds or 0):
         raise ValueError(f"train: fold = {config.fold}, expected 1 to folds, the number of folds")
     if config.fold is not None and (config.repeats or 1) > 1:

@@ -297,7 +297,8 @@ def test_a_small_table_has_a_kernel_unless_a_network_is_asked_for():
     assert head(seed=3, folds=5, split="scaffold", log_target=True) == "kernel"
     given = [{"epochs": 3}, {"init": "none"}, {"preset": "mini"}, {"model": {"mixer": "sort"}}]
     given += [{"lr": 1e-3}, {"dropout": 0.0}, {"head": "network"}, {"censored": "loss"}]
-    given += [{"targets": tuple(map(str, range(11)))}, {"class_balance": True}]
+    given += [{"targets": tuple(map(str, range(11)))}, {"class_balance": True}, {"ensemble": 2}]
+    given += [{"smiles": ("solute", "solvent")}]
     for settings in given:
         assert head(**settings) == "network", settings
 
@@ -341,6 +342,8 @@ def test_a_head_that_is_solved_is_not_trained_for_epochs(head):
 def test_a_kernel_head_is_the_last_layer_and_for_molecules():
     with pytest.raises(ValueError, match="leave out task 'digits'"):
         TrainConfig(task="digits", head="kernel")
+    with pytest.raises(ValueError, match="leave out ensemble, or choose folds"):
+        TrainConfig(data="csv:my.csv", head="kernel", ensemble=3)
     with pytest.raises(ValueError, match=r"leave out model\.head_layers"):
         TrainConfig(data="csv:my.csv", head="kernel", model={"head_layers": 2})
 
