@@ -378,8 +378,8 @@ def _check(config: TrainConfig) -> None:
         raise ValueError(f"train: head = 'kernel' is for molecules, one layer; leave out {what}")
     if config.head == "kernel" and (config.ensemble or 1) > 1:
         raise ValueError(
-            f"train: head = 'kernel' and ensemble = {config.ensemble}: kernels of the same molecules "
-            "are equal, whatever the seed; leave out ensemble, or choose folds"
+            f"train: head = 'kernel' and ensemble = {config.ensemble}: kernels of the same "
+            "molecules are equal, whatever the seed; leave out ensemble, or choose folds"
         )
     if config.fold is not None and not 1 <= config.fold <= (config.folds or 0):
         raise ValueError(f"train: fold = {config.fold}, expected 1 to folds, the number of folds")
