@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
-from torch_geometric.utils import scatter
 
 from slicegraph.ops.paths import (
     MAX_DISTANCE,
@@ -64,7 +63,7 @@ class StructuralEncoding(BaseTransform):
         paths = shortest_paths(edge_index, ptr, self.max_distance, self.max_hops)
         data.pair_distance, data.pair_path = paths.distance, paths.path
         for name, ends in (("in_degree", edge_index[1]), ("out_degree", edge_index[0])):
-            count = scatter(torch.ones_like(ends), ends, dim_size=int(ptr[-1]))
+            count = ends.bincount(minlength=int(ptr[-1]))
             data[name] = count.clamp_(max=torch.iinfo(torch.int16).max).to(torch.int16)
         if self.walk_length:
             data.pair_walk = random_walks(edge_index, ptr.long(), self.walk_length)

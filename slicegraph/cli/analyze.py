@@ -40,30 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--task", help="task that the files in the folder belong to (default: that of the run)")
     add("--split", default="valid", help="split to take samples from (default: %(default)s)")
-    add(
-        "--samples",
-        type=int,
-        default=32,
-        metavar="N",
-        help="number of samples (default: %(default)s)",
-    )
     add("--root", help="folder of the data sets (default: that of the run, or dataset)")
-    add(
-        "--sample",
-        type=int,
-        default=0,
-        metavar="N",
-        help="sample to draw, from 0 (default: %(default)s)",
-    )
-    add(
-        "--layer", type=int, metavar="N", help="layer of the drawn permutation, from 1 (default: 1)"
-    )
-    add(
-        "--channel",
-        type=int,
-        metavar="N",
-        help="channel of the drawn permutation, from 0 (default: 0)",
-    )
+    numbers = {
+        "samples": ("number of samples", 32),
+        "sample": ("sample to draw, from 0", 0),
+        "layer": ("layer of the drawn permutation, from 1", 1),
+        "channel": ("channel of the drawn permutation, from 0", 0),
+    }
+    for name, (text, default) in numbers.items():
+        given = default if name.startswith("sample") else None
+        text = f"{text} (default: {default})"
+        add(f"--{name}", type=int, default=given, metavar="N", help=text)
     add("--out", metavar="DIR", help="folder to write to (default: MODEL/analysis)")
 
 
