@@ -80,7 +80,7 @@ def test_memory_is_kept_but_for_training_with_a_batch(monkeypatch, tmp_path):
 
 
 def test_a_cell_that_needs_more_than_its_memory_says_so():
-    cell = replace(CELL, method="sinkformer", batch=64, gigabytes=2.0)
+    cell = replace(CELL, method="sinkformer", phase="inference", batch=64, gigabytes=2.0)
     assert process.run(cell) == {"outcome": "out of memory"}
 
 
