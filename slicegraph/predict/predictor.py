@@ -506,6 +506,10 @@ class MoleculePredictor(GraphSliceformer):
         """As `predict_store`, by each model: ``[N, models, targets]`` or with classes."""
         self.check_features(store.meta["atom_vocabulary"], store.meta["bond_vocabulary"])
         config, own = self.config, store.numbers("columns")
+        if (count := len(store.molecule_columns) or 1) != config.molecules:
+            wanted = ", ".join(config.molecule_columns) or "one molecule"
+            remedy = "choose the columns by --smiles"
+            raise ValueError(f"predict: a row has {count} molecules, expected {wanted}; {remedy}")
         if (0 if own is None else own.shape[1]) != len(config.feature_columns):
             listed = ", ".join(map(repr, config.feature_columns))
             raise ValueError(f"predict: the model needs the features {listed} of the data")

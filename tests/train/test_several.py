@@ -175,6 +175,10 @@ def test_a_store_of_pairs_has_the_graphs_of_both(tmp_path):
     assert batch.ptr.diff().tolist() == sizes
     assert batch.y.flatten().tolist() == [rows(40)[n][2] for n in (3, 0)]
     assert batch.batch.bincount().tolist() == sizes
+    sent = pickle.loads(pickle.dumps(batch))  # as from a process that loads
+    assert sent.ptr.tolist() == batch.ptr.tolist()
+    assert [sent[n].num_nodes for n in (0, 1)] == [sum(sizes[:2]), sum(sizes[2:])]
+    assert sent[1].y.tolist() == [[rows(40)[0][2]]]
     again = pickle.loads(pickle.dumps(store[5:8]))
     assert again.smiles(0) == store.smiles(5)
     assert prepare(tmp_path / "t.csv", folder, smiles=COLUMNS, labels=["y"]).was_complete
@@ -357,6 +361,9 @@ def test_evaluate_scores_the_test_pairs_and_another_table(run, tmp_path, capsys)
     assert f"test MAE {run.test:.4g}"[:13] in capsys.readouterr().out
     other = write(tmp_path / "other.csv", rows(30, seed=5))
     assert main(["evaluate", str(run.folder), "--data", other]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(run.folder), "--data", other, "--smiles", "solute"]) == 2
+    assert "a row has 1 molecules, expected solute, solvent" in capsys.readouterr().err
 
 
 def test_embed_writes_the_joined_vectors(run, model, tmp_path):
