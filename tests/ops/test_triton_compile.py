@@ -94,14 +94,9 @@ def chosen_sorts() -> list[Sort]:
         for index_bytes in INDICES
     ]
     larger = [
-        Sort(rows, *rest)
-        for rows in (8, 32, 64)
-        for rest in (
-            (4, 0, "dense", False),
-            (4, 1, "lengths", True),
-            (4, 8, "packed", True),
-            (2, 8, "packed", True),
-        )
+        *(Sort(rows, 4, 8, "packed", True) for rows in (8, 32, 64)),
+        *(Sort(64, 4, 0, "dense", False), Sort(64, 4, 1, "lengths", True)),
+        Sort(64, 2, 8, "packed", True),
     ]
     few_channels = Sort(16, 4, 1, "lengths", False, channels=3)
     return [*smallest, *larger, few_channels, Sort(1024, 2, 8, "packed", True)]
