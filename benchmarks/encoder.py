@@ -42,12 +42,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GINEConv, GPSConv, global_mean_pool
 
 from benchmarks.loader import make_store
 from benchmarks.peak import peak_bytes_of
 from benchmarks.structure import FIFTEEN_ATOMS, INSTALL, molecules
 from benchmarks.timing import median_ms, times_ms
+from slicegraph.cli.gpu_check import GPS
 from slicegraph.data.batch import collate
 from slicegraph.data.store import MoleculeStore
 from slicegraph.models import GraphSliceformer, GraphSliceformerConfig, preset
@@ -58,7 +58,6 @@ from slicegraph.ops.pairs import dropout
 from slicegraph.ops.sort import sort_columns
 from slicegraph.train.machine import freed_memory_kept
 from slicegraph.transforms import StructuralEncoding
-from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 SMILES = f"""{FIFTEEN_ATOMS}
     Oc1ccccc1C CC(N)Cc1ccccc1 CC(=O)Oc1ccccc1C(=O)O COc1ccc2[nH]cc(CCNC(C)=O)c2c1
@@ -71,28 +70,6 @@ NAMES = ("sliceformer", "graphormer", "gps", "floor", "sliceformer, collated", "
 class Candidate(NamedTuple):
     module: torch.nn.Module
     loss: Callable[[], Tensor]
-
-
-class GPS(torch.nn.Module):
-    """GPSConv layers between embeddings of OGB's features and a mean of the nodes."""
-
-    def __init__(self, config: GraphSliceformerConfig) -> None:
-        super().__init__()
-        c = config.channels
-        self.nodes = torch.nn.ModuleList(torch.nn.Embedding(n, c) for n in OGB_ATOMS)
-        self.edges = torch.nn.ModuleList(torch.nn.Embedding(n, c) for n in OGB_BONDS)
-        self.layers = torch.nn.ModuleList(
-            GPSConv(c, GINEConv(torch.nn.Linear(c, c)), config.heads)
-            for _ in range(config.num_layers)
-        )
-        self.head = torch.nn.Linear(c, 1)
-
-    def forward(self, batch: Batch) -> Tensor:
-        x = sum(table(batch.x[:, i]) for i, table in enumerate(self.nodes))
-        edge_attr = sum(table(batch.edge_attr[:, i]) for i, table in enumerate(self.edges))
-        for layer in self.layers:
-            x = layer(x, batch.edge_index, batch.batch, edge_attr=edge_attr)
-        return self.head(global_mean_pool(x, batch.batch))
 
 
 class Floor(torch.nn.Module):
@@ -146,7 +123,11 @@ def build(name: str, size: str, vocabulary: str, items: list[dict[str, Any]]) ->
     batch = StructuralEncoding()(Batch.from_data_list(graphs_of(items)))
     if name == "floor":
         return Floor(config, batch)
-    model = GPS(config) if name == "gps" else GraphSliceformer(config)
+    model = (
+        GPS(config.channels, config.heads, config.num_layers)
+        if name == "gps"
+        else GraphSliceformer(config)
+    )
     if name.endswith("collated"):
         store, everything = store_of(len(items)), np.arange(len(items))
         return Candidate(model, lambda: model(collate(store, everything)).square().mean())

@@ -209,7 +209,7 @@ class GraphSliceformerConfig(Config):
             raise self._error("walk_terms", f", expected some of {', '.join(WALK_TERMS)}")
         if self.walk_length < 0:
             raise self._error("walk_length", " is negative")
-        if self.mixer == "none" and self.local == "none":
+        if self.mixer not in MIXERS and LOCALS[self.local] is None:
             raise self._error("mixer", " needs a local branch, such as local = 'gine'")
         self._check_rings()
         if self.task == "multiclass" and self.num_classes < 2:
@@ -586,7 +586,7 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         c, local = self.config, cast(Any, LOCALS[self.config.local])
         options = c.pick("mixer", "order", "align", "num_layers", "quantiles")
         mixer: Any = NoMixer(c.channels)
-        if c.mixer != "none":
+        if c.mixer in MIXERS:
             mixer = Mixer(c.channels, c.heads, layer=layer, dropout=c.attention_dropout, **options)
         branch: Any = None
         if local is not None and local.keeps_state:
