@@ -1,17 +1,21 @@
 """Whether intervals cover what they promise, and whether deviations tell where errors are large.
 
     python -m benchmarks.uncertainty --tables delaney.csv:logp --out docs/uncertainty.jsonl
+    python -m benchmarks.uncertainty --tables delaney.csv:logp:200 --chemprop venv/bin/chemprop ...
     python -m benchmarks.uncertainty --print docs/uncertainty.md --out docs/uncertainty.jsonl
 
 A fifth of the rows of each table is kept for testing: nothing is trained, chosen or calibrated on
 it. On the others five models are trained in two designs, as an ensemble on one split and as five
 folds; the first model of the ensemble is the single model. A finished design is one JSON line, and
 what is in the file already is skipped. A run that was interrupted goes on. Each coverage has the
-error that it has by the number of tested and of held-out molecules alone.
+error that it has by the number of tested and of held-out molecules alone. chemprop's ensemble of
+five, with its defaults and its own conformal intervals, is trained on the same rows if its command
+is given; a tenth of them chooses its epoch and gives the intervals.
 """
 
 import argparse
 import csv
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,8 @@ DESIGNS: dict[str, dict[str, Any]] = {"ensemble": {"ensemble": 5}, "folds": {"fo
 SHARE = 0.2  # of the rows, for testing
 SHOWN = (0.8, 0.9, 0.95)
 MODELS = {"single": "one model", "ensemble": "ensemble of 5", "folds": "5 folds"}
+MODELS |= {"chemprop": "chemprop, ensemble of 5"}
+HELD_OUT = 0.1  # of the training rows, for chemprop's intervals
 
 
 def divided(table: Path, folder: Path, seed: int) -> tuple[Path, Path]:
@@ -77,8 +83,7 @@ def sampling_error(level: float, held_out: int, tested: int) -> float:
 
 def tested(model: Any, test: Path, target: str) -> dict[str, Any]:
     """Score a model on the rows that were kept for testing."""
-    with test.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read(test)
     texts = [row["smiles"] for row in rows]
     true = np.array([float(row[target]) for row in rows])
     found = model.predict_rows(texts, near=True)
@@ -103,6 +108,74 @@ def tested(model: Any, test: Path, target: str) -> dict[str, Any]:
     return line
 
 
+def chemprop(program: Path, train: Path, test: Path, target: str, seed: int) -> dict[str, Any]:
+    """Train chemprop's ensemble, and score its conformal intervals at the levels `SHOWN`."""
+    out = train.with_name(f"{train.stem}-chemprop")
+    out.mkdir(exist_ok=True)
+    rows = read(train)
+    chosen = set(permutation(len(rows), seed)[: round(HELD_OUT * len(rows))].tolist())
+    parts = ["val" if number in chosen else "train" for number in range(len(rows))]
+    table = [one | {"split": part} for one, part in zip(rows, parts, strict=True)]
+    held = [one for one in table if one["split"] == "val"]
+    for name, own in (("all", table), ("held-out", held)):
+        with (out / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(own[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(own)
+    common = ["-s", "smiles", "--accelerator", "cpu", "--num-workers", "0"]
+    models = out / "models"
+    if not (models / "model_4" / "best.pt").is_file():
+        words = [
+            "train",
+            "-i",
+            str(out / "all.csv"),
+            "--target-columns",
+            target,
+            "-t",
+            "regression",
+        ]
+        words += ["--splits-column", "split", "--ensemble-size", "5", "--pytorch-seed", str(seed)]
+        subprocess.run([program, *words, *common, "-o", str(models)], check=True)
+
+    def predicted(*options: str) -> tuple[np.ndarray, np.ndarray]:
+        words = ["predict", "-i", str(test), "--model-paths", str(models), *common, *options]
+        path = out / "predicted.csv"
+        words += ["--uncertainty-method", "ensemble", "-o", str(path)]
+        subprocess.run([program, *words], check=True)
+        found = [(float(one[target]), float(one[f"{target}_unc"])) for one in read(path)]
+        values, spread = np.array(found).T
+        return values, spread
+
+    true = np.array([float(one[target]) for one in read(test)])
+    values, variance = predicted()
+    error = np.abs(values - true)
+    halves = []
+    for level in SHOWN:
+        options = ["--calibration-method", "conformal-regression"]
+        options += [
+            "--conformal-alpha",
+            f"{1 - level:.3g}",
+            "--cal-path",
+            str(out / "held-out.csv"),
+        ]
+        halves.append(predicted(*options)[1])
+    return {
+        "n": len(true),
+        "mae": float(error.mean()),
+        "levels": list(SHOWN),
+        "coverage": [float((error <= half).mean()) for half in halves],
+        "width": [float(2 * half.mean()) for half in halves],
+        "held_out": len(held),
+        "spearman": float(spearmanr(variance, error).statistic),
+    }
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def show(lines: list[dict[str, Any]]) -> str:
     """Return the table of the page."""
     head = ["table, seed", "tested, held out", "models", "MAE"]
@@ -114,7 +187,7 @@ def show(lines: list[dict[str, Any]]) -> str:
         at = dict(
             zip(line["levels"], zip(line["coverage"], line["width"], strict=True), strict=True)
         )
-        count, far = line["outside"]
+        count, far = line.get("outside", (0, None))
         sizes = f"{line['n']:,}, {line['held_out']:,}"
         cells = [f"{line['table']}, {line['seed']}", sizes, MODELS[line["models"]]]
         cells += [number(line["mae"])]
@@ -122,10 +195,10 @@ def show(lines: list[dict[str, Any]]) -> str:
             error = 100 * sampling_error(level, line["held_out"], line["n"])
             covered, width = at[level]
             cells.append(f"{100 * covered:.1f} ± {error:.1f} ({number(width)})")
-        cells += [f"{line['calibration_error']:.3f}"]
-        cells += [f"{line[name]:.2f}" if name in line else "" for name in ("spearman",)]
-        cells += [f"{line['spearman_similarity']:.2f}", number(line["inside"])]
-        cells += [f"{number(far)} ({count})" if far is not None else "none"]
+        forms = {"calibration_error": ".3f", "spearman": ".2f", "spearman_similarity": ".2f"}
+        cells += [format(line[name], form) if name in line else "" for name, form in forms.items()]
+        cells += [number(line["inside"]) if "inside" in line else ""]
+        cells += [f"{number(far)} ({count})" if far is not None else "none" * ("outside" in line)]
         texts.append(row(*cells))
     for name, title in MODELS.items():
         own = [line for line in lines if line["models"] == name]
@@ -150,6 +223,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
     parser.add_argument("--runs", type=Path, default=Path("runs/uncertainty"), help="the runs")
     parser.add_argument("--out", type=Path, required=True, help="the JSON lines")
+    parser.add_argument("--chemprop", type=Path, metavar="COMMAND", help="chemprop 2, to compare")
     parser.add_argument("--print", type=Path, metavar="PAGE", help="write the table to a page")
     args = parser.parse_args()
     args.runs.mkdir(parents=True, exist_ok=True)
@@ -158,8 +232,11 @@ def main() -> None:
         for text in args.tables:
             file, target, steps = text.rsplit(":", 2)
             path, test = divided(Path(file), args.runs, seed)
+            key = {"table": Path(file).stem, "seed": seed, "updates": int(steps)}
+            if args.chemprop and not results.last(key | {"models": "chemprop"}):
+                line = chemprop(args.chemprop, path, test, target, seed)
+                results.append(key | {"models": "chemprop"} | line)
             for design in DESIGNS:
-                key = {"table": Path(file).stem, "seed": seed, "updates": int(steps)}
                 if results.last(key | {"models": design}):
                     continue
                 began = time.process_time()

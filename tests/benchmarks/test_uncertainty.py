@@ -21,6 +21,11 @@ def test_the_table_has_the_error_beside_each_coverage():
     line |= {"levels": list(LEVELS), "coverage": list(LEVELS), "width": [1.0] * len(LEVELS)}
     line |= {"calibration_error": 0.0, "spearman_similarity": 0.1, "inside": 0.5}
     shown = show([line | {"outside": [0, None]}, line | {"seed": 4, "outside": [2, 0.7]}])
+    other = {name: line[name] for name in ("table", "n", "held_out", "mae")} | {"seed": 3}
+    other |= {"models": "chemprop", "levels": [0.8, 0.9, 0.95], "coverage": [0.7, 0.8, 0.9]}
+    beside = show([other | {"width": [1.0, 2.0, 3.0], "spearman": 0.25}])
+    assert "| t, 3 | 128, 50 | chemprop, ensemble of 5 | 0.500 | 70.0 ±" in beside
+    assert "|  | 0.25 |  |  |  |" in beside
     error = 100 * sampling_error(0.9, 50, 128)
     assert f"| 90.0 ± {error:.1f} (1.000) |" in shown
     assert (
