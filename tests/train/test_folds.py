@@ -92,8 +92,8 @@ def test_folds_share_classes_as_the_whole_table(tmp_path):
     assert max(shares) - min(shares) <= 1
 
 
-def test_models_differ_in_seed_and_repeats_in_the_split():
-    config = tiny_config(Path("."), folds=2, repeats=2, ensemble=2, split_seed=5, seed=10)
+def test_models_differ_in_seed_and_repeats_in_the_split(tmp_path):
+    config = tiny_config(tmp_path, folds=2, repeats=2, ensemble=2, split_seed=5, seed=10)
     members = plan(config, Path("run"))
     assert [member.name for member in members[:3]] == [
         "repeat-1-fold-1-model-1",
