@@ -20,7 +20,7 @@ _FOLDS = 4
 MOST_ROWS = 5_000  # training molecules of a kernel: its time grows with the cube
 _SEARCH_ROWS = 1_000  # molecules that its settings are chosen on
 _SEARCH_STEPS, _SEARCH_ENOUGH = 30, 1e-4  # and the loss of a molecule that ends the search
-_LEAST_NOISE = 1e-4  # a variance, for labels of variance 1
+_LEAST_NOISE, _FARTHEST = 1e-4, 12.0  # a variance, for labels of variance 1; and of a logarithm
 # Where the search begins, and how far the logarithms may go: the deviation of a normal prior.
 _START = dict.fromkeys(KernelHead.SETTINGS, (1.0, 1.0)) | {"noise": (0.1, 1.5)}
 _START |= dict.fromkeys(KernelHead.VARIANCES, (0.3, 2.0))
@@ -134,6 +134,8 @@ def _solve_kernel(model: Any, found: _Known, seed: int) -> str:
 
 
 def _part(near: Closeness, rows: Tensor) -> Closeness:
+    if len(rows) == len(near.vectors):  # all of them, in order
+        return near
     found: Any = (None if one is None else one[rows][:, rows] for one in near)
     return Closeness(*found)
 
@@ -153,12 +155,16 @@ def choose_settings(
     near, labels, weights = _part(near, rows), labels[rows], weights[rows]
     start, spread = torch.tensor([_START[name] for name in head.SETTINGS]).double().T
     steps = torch.zeros_like(start, requires_grad=True)
+
+    def settings_at(steps: Tensor) -> Tensor:
+        return start.log() + (spread * steps).clamp(-_FARTHEST, _FARTHEST)
+
     options: Any = {"tolerance_change": _SEARCH_ENOUGH, "line_search_fn": "strong_wolfe"}
     solver = torch.optim.LBFGS([steps], max_iter=_SEARCH_STEPS, **options)
 
     def loss() -> Tensor:
         solver.zero_grad()
-        settings = start.log() + spread * steps
+        settings = settings_at(steps)
         kernel = head.kernel(near, settings) + torch.diag(_noise(weights, settings[-1]))
         value, slope = left_out_loss(kernel.detach(), labels, weights)
         prior = steps.square().sum() / 2
@@ -167,7 +173,7 @@ def choose_settings(
 
     with torch.enable_grad():
         solver.step(loss)
-    return start.log() + spread * steps.detach()
+    return settings_at(steps.detach())
 
 
 @torch.no_grad()
