@@ -123,7 +123,8 @@ class SliceKernel(Layer):
         else:
             tau = self.log_tau.to(accumulator).exp()
         queries = keys if queries is None else queries
-        return attend_sets(queries, keys, values, lengths, ptr, tau, self.kernel)
+        sets = {"lengths": lengths, "ptr": ptr}
+        return attend_sets(queries, keys, values, tau=tau, kernel=self.kernel, **sets)
 
     def extra_repr(self) -> str:
         return f"{self.slices}, kernel={self.kernel}"

@@ -63,14 +63,16 @@ def dense_mix(
                  [3., 6.],
                  [0., 0.]]])
     """
-    _check(values, bias, lengths, sort, descending, weight, p)
-    return mix_sets(values, bias, lengths, sort, descending, weight, softmax, p)
+    options: Any = {"sort": sort, "descending": descending, "weight": weight, "p": p}
+    _check(values, bias, lengths, **options)
+    return mix_sets(values, bias, lengths, softmax=softmax, **options)
 
 
 def mix_sets(
     values: Tensor,
     bias: Tensor,
     lengths: Tensor,
+    *,
     sort: bool = False,
     descending: bool | Tensor = False,
     weight: OptTensor = None,
@@ -107,6 +109,7 @@ def _check(
     values: Tensor,
     bias: Tensor,
     lengths: Tensor,
+    *,
     sort: bool,
     descending: bool | Tensor,
     weight: OptTensor,

@@ -69,12 +69,13 @@ def slice_attention(
                 [-0.1852],
                 [-1.2549]])
     """
-    tau = _checked(q, k, v, lengths, ptr, tau, kernel)
-    return attend_sets(q, k, v, lengths, ptr, tau, kernel)
+    sets: Any = {"lengths": lengths, "ptr": ptr}
+    tau = _checked(q, k, v, tau=tau, kernel=kernel, **sets)
+    return attend_sets(q, k, v, tau=tau, kernel=kernel, **sets)
 
 
 def attend_sets(
-    q: Tensor, k: Tensor, v: Tensor, lengths: OptTensor, ptr: OptTensor, tau: Tensor, kernel: str
+    q: Tensor, k: Tensor, v: Tensor, *, lengths: OptTensor, ptr: OptTensor, tau: Tensor, kernel: str
 ) -> Tensor:
     """`slice_attention` for callers whose input is right by construction; `tau` is `[H]`."""
     queries = None if q is k else q
@@ -85,6 +86,7 @@ def _checked(
     q: Tensor,
     k: Tensor,
     v: Tensor,
+    *,
     lengths: OptTensor,
     ptr: OptTensor,
     tau: float | Tensor,
