@@ -405,6 +405,7 @@ def training_record(dataset: Any, config: Any, metrics: dict[str, Any]) -> dict[
         "weight_column",
         "class_balance",
         "log_target",
+        "head",
     )
     chosen = {option: getattr(config, option, None) or None for option in options}
     return {
@@ -527,6 +528,11 @@ def model_card(record: dict[str, Any], noun: str) -> str:
     ]
     if record["standardize"]:
         limits.insert(0, "- `predict` changes molecules by the same steps as in training.")
+    if options.get("head") == "kernel":
+        limits.append(
+            "- The head has fingerprint counts, descriptors and vectors of its training molecules: "
+            "whether a molecule is one of them can be told from this model."
+        )
     sections = {"Test scores": scores, "Use": ["```python", *use, "```"], "Limits": limits}
     return card_text(f"{targets} from {data['name']}", facts, sections)
 

@@ -273,6 +273,9 @@ def test_a_kernel_head_is_saved_and_predicts_the_same(tmp_path, target):
         out=str(tmp_path / "run"), accelerator="cpu", threads=1,
     )  # fmt: skip
     assert RunFolder(run.folder).config.head == "kernel"
+    card = (run.model / "README.md").read_text()
+    assert "| Options | head kernel" in card
+    assert "whether a molecule is one of them can be told" in card
     model = slicegraph.load(run.model)
     assert isinstance(model.head, KernelHead)
     values = model.predict(["OCC", "C(O)C", "NCCN"])
