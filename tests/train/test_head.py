@@ -274,7 +274,7 @@ def test_a_kernel_head_is_saved_and_predicts_the_same(tmp_path, target):
     )  # fmt: skip
     assert RunFolder(run.folder).config.head == "kernel"
     card = (run.model / "README.md").read_text()
-    assert "| Options | head kernel" in card
+    assert "head kernel |" in card
     assert "whether a molecule is one of them can be told" in card
     model = slicegraph.load(run.model)
     assert isinstance(model.head, KernelHead)
