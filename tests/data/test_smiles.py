@@ -46,7 +46,8 @@ def test_it_is_ogbs_graph_of_the_text_or_of_the_canonical_smiles(smiles: str) ->
         assert_same(featurize(text), canonical)
     graph = read_smiles(smiles)
     edge_index, edge_attr = graph.directed()
-    assert [part.dtype for part in graph] == [np.uint8, np.uint16, np.uint8]
+    assert [part.dtype for part in graph[:3]] == [np.uint8, np.uint16, np.uint8]
+    assert graph.sizes == ()
     np.testing.assert_array_equal(graph.atoms, canonical["node_feat"])
     np.testing.assert_array_equal(edge_index, canonical["edge_index"])
     np.testing.assert_array_equal(edge_attr, canonical["edge_feat"])
@@ -94,7 +95,7 @@ def test_another_type_is_refused_by_name() -> None:
 def test_graphs_make_a_batch_and_may_be_written_to() -> None:
     graphs = [featurize("CC=O"), featurize("[Na+].[Cl-]"), featurize("O")]
     assert Batch.from_data_list(graphs).ptr.tolist() == [0, 3, 5, 6]
-    for array in read_smiles("CC=O"):
+    for array in read_smiles("CC=O")[:3]:
         array += 1
     for name in ("x", "edge_index", "edge_attr"):
         graphs[0][name] += 1
