@@ -26,6 +26,7 @@ from slicegraph.nn import (
     SliceSortConv,
     TokenSliceSort,
 )
+from slicegraph.nn.mixer import SEQUENCE_MIXERS
 from slicegraph.ops import shortest_paths
 from slicegraph.ops.operator import as_on_gpu
 
@@ -182,8 +183,9 @@ def test_a_sequence_model_is_one_graph(mixer, towers):
     assert_one_graph(model, batches)
 
 
-def test_an_image_model_is_one_graph():
-    model = image_model(order="interleave", num_layers=1).double()
+@pytest.mark.parametrize("mixer", SEQUENCE_MIXERS)
+def test_an_image_model_is_one_graph(mixer):
+    model = image_model(mixer, order="interleave", num_layers=1).double()
     assert_one_graph(model, [(images(n).double(),) for n in range(2, 7)], "aot_eager")
 
 
