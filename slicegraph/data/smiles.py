@@ -211,7 +211,7 @@ def read_cells(
         return [read(texts[0])]
     if len(texts) != len(columns):
         form = ">>".join(map(str, columns))
-        raise ValueError(f"{len(texts)} of the {len(columns)} molecules of a row, expected {form}")
+        raise ValueError(f"found {len(texts)}, expected {len(columns)} molecules: {form}")
     found = []
     for text, column in zip(texts, columns, strict=True):
         try:

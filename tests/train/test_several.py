@@ -378,10 +378,10 @@ def test_embed_writes_the_joined_vectors(run, model, tmp_path):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("CCO", "1 of the 2 molecules of a row, expected solute>>solvent"),
+        ("CCO", "found 1, expected 2 molecules: solute>>solvent"),
         (("CCO", "C1CC"), "solvent = 'C1CC': unclosed ring"),
         (("CCO", None), "solvent = '': no SMILES"),
-        (("CCO", "CN", "C"), "3 of the 2 molecules of a row, expected solute>>solvent"),
+        (("CCO", "CN", "C"), "found 3, expected 2 molecules: solute>>solvent"),
     ],
 )
 def test_a_bad_row_has_a_reason(model, given, reason):
@@ -542,7 +542,7 @@ def test_estimators_take_rows_of_two_columns():
     assert len(cross_val_predict(clone(fitted), frame, labels, cv=2)) == 60
     with pytest.raises(ValueError, match=r"solvent = 'C1CC': unclosed ring"):
         estimator().fit(frame.assign(solvent="C1CC"), labels)
-    with pytest.raises(ValueError, match=r"1 of the 2 molecules"):
+    with pytest.raises(ValueError, match=r"found 1, expected 2 molecules"):
         fitted.predict(["CCO"])
 
 
