@@ -20,7 +20,7 @@ import numpy as np
 import rdkit
 import torch
 from rdkit import Chem, rdBase
-from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdPartialCharges
+from rdkit.Chem import Descriptors, rdFingerprintGenerator, rdMolDescriptors, rdPartialCharges
 from tqdm import tqdm
 
 from slicegraph.data.molecules import molecule_keys
@@ -36,6 +36,13 @@ MOST_COUNT = 15  # a larger count is not distinguished
 MOST_RING = 9  # atoms of a ring, nor is a larger ring
 
 _FUNCTIONS = {name: work for name, work in Descriptors.descList if name != "qed"}  # made of others
+for _name in ("MaxAbsEStateIndex", "MaxEStateIndex", "MinAbsEStateIndex", "MinEStateIndex"):
+    _FUNCTIONS[_name] = partial(_FUNCTIONS[_name], force=False)  # computed once for a molecule
+_BINNED = {  # descriptors such as SMR_VSA3 and SMR_VSA4, all of a kind at once
+    "PEOE_VSA": rdMolDescriptors.PEOE_VSA_,
+    "SMR_VSA": rdMolDescriptors.SMR_VSA_,
+    "SlogP_VSA": rdMolDescriptors.SlogP_VSA_,
+}
 FRAGMENTS = tuple(name for name in _FUNCTIONS if name.startswith("fr_"))
 DESCRIPTORS = tuple(name for name in _FUNCTIONS if name not in FRAGMENTS)
 MOLECULE = np.dtype(
@@ -98,7 +105,12 @@ def _descriptors_of(mol: Chem.Mol) -> np.ndarray:
     """Return the 2D descriptors and the counts of functional groups, NaN for what is not finite."""
     if mol.GetNumAtoms() > MOST_ATOMS:
         return np.full(FEATURES["rdkit"], np.nan)
-    values = np.array([_value(mol, name) for name in (*DESCRIPTORS, *FRAGMENTS)])
+    bins: dict[str, float] = {}
+    for kind, work in _BINNED.items():
+        with suppress(ValueError, RuntimeError):  # of RDKit; each is tried by itself then
+            bins |= {f"{kind}{number}": value for number, value in enumerate(work(mol), start=1)}
+    names = (*DESCRIPTORS, *FRAGMENTS)
+    values = np.array([bins[name] if name in bins else _value(mol, name) for name in names])
     most = float(np.finfo(np.float32).max)
     return np.where(np.isfinite(values), values.clip(-most, most), np.nan)
 

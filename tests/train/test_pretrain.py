@@ -84,9 +84,11 @@ def test_features_are_those_of_rdkit_for_every_spelling():
     mol = Chem.MolFromSmiles("[Na+].[O-]C(=O)c1ccc(N)cc1")
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
     assert np.array_equal(morgan, generator.GetCountFingerprintAsNumPy(mol))
-    expected = [function(mol) for name, function in Descriptors.descList if name == "MolWt"]
-    assert rdkit[names.index("MolWt")] == pytest.approx(expected[0])
-    assert rdkit[names.index("fr_NH2")] == 1
+    known = dict(Descriptors.descList)
+    expected = np.array([known[name](mol) for name in names], np.float32)
+    assert names == tuple(name for name in known if name != "qed")
+    assert np.isfinite(rdkit).mean() > 0.9  # RDKit has no charges for Na
+    assert np.array_equal(rdkit, np.where(np.isfinite(expected), expected, np.nan), equal_nan=True)
     with pytest.raises(ValueError, match="features = 'maccs', expected some of rdkit, morgan"):
         molecule_features("C", ["maccs"])
 
