@@ -9,7 +9,7 @@ import math
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from benchmarks.published_kekule import KekuleFlips
 from benchmarks.published_models import count_parameters, make_model, ring_nodes
 from slicegraph.data.batch import SizeGroupedBatchSampler
 from slicegraph.ops.paths import random_walks
-from slicegraph.train.machine import freed_memory_kept
+from slicegraph.train.machine import fast_products, freed_memory_kept
 from slicegraph.train.module import parameter_groups
 from slicegraph.transforms import StructuralEncoding
 
@@ -274,10 +274,14 @@ def train(run: Run, folder: Path, runs: Path, tested: bool) -> dict[str, Any] | 
     """
     torch.set_num_threads(1)
     file = runs / run.file_name
-    with claimed(file.with_suffix(".lock")) as free, freed_memory_kept():
+    with claimed(file.with_suffix(".lock")) as free, freed_memory_kept(), _products():
         if not free:
             return None
         return Training(run, TASKS[run.data].read(folder, runs)).finish(file, tested)
+
+
+def _products() -> AbstractContextManager[None]:
+    return fast_products("cpu", "32-true")
 
 
 @contextmanager
@@ -302,11 +306,12 @@ def time_steps(run: Run, splits: Splits, steps: int) -> str:
     training = Training(run, splits)
     training.model.train()
     cpu, wall, graphs = time.process_time(), time.perf_counter(), 0
-    for chosen, _ in zip(training.sampler, range(steps), strict=False):
-        training.optimizer.zero_grad()
-        training.add_gradients(chosen)
-        training.optimizer.step()
-        graphs += len(chosen)
+    with _products():
+        for chosen, _ in zip(training.sampler, range(steps), strict=False):
+            training.optimizer.zero_grad()
+            training.add_gradients(chosen)
+            training.optimizer.step()
+            graphs += len(chosen)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     hours = cpu / graphs * len(splits["train"]) * run.recipe.epochs / 3600

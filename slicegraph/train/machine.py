@@ -150,14 +150,30 @@ def quiet_lightning() -> Iterator[None]:
 
 @contextmanager
 def fast_products(device_type: str, precision: str | None) -> Iterator[None]:
-    """Let a GPU multiply the matrices of "32-true" in TF32: 10 bits after the point, not 23."""
+    """Multiply the float32 matrices of "32-true" by the faster routine of the device.
+
+    A GPU multiplies in TF32: 10 bits after the point, not 23. On an AMD processor with AVX-512,
+    oneDNN takes the place of MKL, which uses 256-bit vectors there: the same precision in half the
+    time.
+    """
     before = torch.get_float32_matmul_precision()
-    if device_type == "cuda" and precision == "32-true":
+    if precision == "32-true" and device_type == "cuda":
         torch.set_float32_matmul_precision("high")
+    elif precision == "32-true" and device_type == "cpu" and _mkl_is_slow():
+        torch.set_float32_matmul_precision("medium")  # rounds to bfloat16 only where there is AMX
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def _mkl_is_slow() -> bool:
+    """Whether this is an AMD processor with AVX-512, and without AMX."""
+    info = Path("/proc/cpuinfo")
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not info.is_file():
+        return False
+    words = info.read_text().split()
+    return "AuthenticAMD" in words and "amx_tile" not in words
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from support.tiny_run import MODEL, tiny_run
 from support.waits import waits_on_gpu
 
 from slicegraph.data.batch import FlatBatch, _BatchesOfStore
-from slicegraph.train import TrainConfig
+from slicegraph.train import TrainConfig, machine
 from slicegraph.train.callbacks import RunCheckpoint
 from slicegraph.train.machine import fast_products
 from slicegraph.train.module import BadLoss, LabelMean, StepLosses, TrainingModule
@@ -146,8 +146,25 @@ def test_a_gpu_multiplies_float32_in_tf32_inside_of_a_run():
     for device, precision, expected in (
         ("cuda", "32-true", "high"),
         ("cuda", "64-true", usual),
-        ("cpu", "32-true", usual),
+        ("cpu", "64-true", usual),
     ):
         with fast_products(device, precision):
             assert torch.get_float32_matmul_precision() == expected
         assert torch.get_float32_matmul_precision() == usual
+
+
+@pytest.mark.parametrize(("slow", "expected"), [(True, "medium"), (False, "highest")])
+def test_onednn_multiplies_where_mkl_is_slow(monkeypatch, slow, expected):
+    monkeypatch.setattr(machine, "_mkl_is_slow", lambda: slow)
+    with fast_products("cpu", "32-true"):
+        assert torch.get_float32_matmul_precision() == expected
+
+
+def test_a_run_on_a_cpu_multiplies_all_24_bits_of_a_float32():
+    x = torch.full((1000, 96), 1 + 2**-23).requires_grad_()
+    weight = torch.eye(96, requires_grad=True)
+    with fast_products("cpu", "32-true"):
+        y = torch.nn.functional.linear(x, weight)
+        y.backward(torch.full_like(y, 1 + 2**-23))
+    assert torch.equal(y, x)
+    assert torch.equal(x.grad, torch.full_like(x, 1 + 2**-23))
