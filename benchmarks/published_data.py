@@ -20,6 +20,7 @@ from torch.nn import functional
 from torch_geometric.data import Data
 
 from slicegraph.data.datasets import source
+from slicegraph.data.molecules import morgan_counts
 from slicegraph.data.smiles import SmilesError, read_smiles
 from slicegraph.data.splits import random_split
 from slicegraph.metrics import Evaluator, counted, evaluator
@@ -33,7 +34,8 @@ class Graphs:
     """One split in memory: graph ``g`` has nodes ``ptr[g]`` and edges ``edge_ptr[g]`` onwards.
 
     ``walks`` ``[T, K]``, if they were computed, are the probabilities that a random walk of 1, 2,
-    ... steps leads from a node back to itself (RWSE).
+    ... steps leads from a node back to itself (RWSE). ``counts`` ``[N, 1024]``, if the table has
+    SMILES, are the Morgan counts of each graph.
     """
 
     x: np.ndarray
@@ -43,6 +45,7 @@ class Graphs:
     edge_ptr: np.ndarray
     y: np.ndarray
     walks: np.ndarray | None = None
+    counts: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -65,6 +68,8 @@ class Graphs:
         )
         if self.walks is not None:
             data.random_walk_pe = torch.from_numpy(self.walks[nodes])
+        if self.counts is not None:
+            data.features = torch.from_numpy(self.counts[chosen]).float()
         return data if encode is None else encode(data)
 
     def with_walks(self, steps: int) -> "Graphs":
@@ -88,9 +93,10 @@ class Graphs:
             "num_nodes": np.array([len(data.x) for data in found]),
             "num_edges": np.array([len(data.edge_attr) for data in found]),
         }
-        return _graphs(
+        made = _graphs(
             {name: value.numpy() for name, value in arrays.items()} | counts | {"y": self.y}
         )
+        return replace(made, counts=self.counts)
 
     def graph(self, number: int) -> Data:
         """Return one graph, without its target."""
@@ -135,6 +141,7 @@ MOST_WALKED = 100_000
 
 Splits = dict[str, Graphs]
 _ARRAYS = ("x", "edge_index", "edge_attr", "num_nodes", "num_edges", "y")
+_MOST_COUNTED = 255  # a larger Morgan count counts as that
 _SPLITS = {"train": "train", "valid": "valid", "val": "valid", "test": "test"}
 """The splits by the names that files have for them."""
 
@@ -193,7 +200,7 @@ def read_gaps(folder: Path, cache: Path) -> Splits:
 
 
 def _from_smiles(texts: Iterable[str], y: np.ndarray, split: Any) -> dict[str, np.ndarray]:
-    """Return the graphs of molecules in the arrays of ZINC's file, with OGB's features.
+    """Return the graphs of molecules in the arrays of ZINC's file, with OGB's features and counts.
 
     Molecules that RDKit cannot read are left out; the array `left_out` has their rows, from 0.
     """
@@ -208,11 +215,12 @@ def _from_smiles(texts: Iterable[str], y: np.ndarray, split: Any) -> dict[str, n
         edge_index, edge_attr = graph.directed()
         counts = np.array([len(graph.atoms)]), np.array([len(edge_attr)])
         edges = edge_index.astype(np.int32), edge_attr
-        found[part].append((graph.atoms, *edges, *counts, y[row, None]))
+        morgan = morgan_counts([text]).clip(max=_MOST_COUNTED).astype(np.uint8)
+        found[part].append((graph.atoms, *edges, *counts, y[row, None], morgan))
     arrays = {
         f"{part}_{name}": np.concatenate(values, axis=1 if name == "edge_index" else 0)
         for part, graphs in found.items()
-        for name, values in zip(_ARRAYS, zip(*graphs, strict=True), strict=True)
+        for name, values in zip((*_ARRAYS, "counts"), zip(*graphs, strict=True), strict=True)
     }
     return arrays | {"left_out": np.array(left_out, dtype=np.int64)}
 
@@ -220,7 +228,7 @@ def _from_smiles(texts: Iterable[str], y: np.ndarray, split: Any) -> dict[str, n
 def _cached(cache: Path, sources: list[Path], convert: Callable[[], dict[str, np.ndarray]]) -> Path:
     """Return the npz file with the arrays of these files, and write it if they have changed."""
     digest = hashlib.sha256(b"".join(hashlib.sha256(f.read_bytes()).digest() for f in sources))
-    file = cache / f"{sources[0].name.split('.')[0]}_{digest.hexdigest()[:16]}.npz"
+    file = cache / f"{sources[0].name.split('.')[0]}_{digest.hexdigest()[:16]}_counts.npz"
     if not file.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with (part := file.with_suffix(".part")).open("wb") as handle:
@@ -236,9 +244,13 @@ def _load(file: Path) -> Splits:
             what = f"{counted(len(rows), 'molecules')} that RDKit cannot read left out"
             print(f"{file.name}: {what}, in rows {shown} (from 0)", file=sys.stderr)
         own = {name: part for part, name in _SPLITS.items() if f"{part}_x" in arrays}
-        return {
+        found = {
             name: _graphs({array: arrays[f"{own[name]}_{array}"] for array in _ARRAYS})
             for name in ("train", "valid", "test")
+        }
+        return {
+            name: replace(graphs, counts=arrays.get(f"{own[name]}_counts"))
+            for name, graphs in found.items()
         }
 
 

@@ -123,6 +123,7 @@ _HIV: dict[str, Row] = {
     "rings, quantile": (_HIV_RINGS | {"kind": "ours"}, _HIV_RINGS_RECIPE),
     "rings, dropout 0.5": (_HIV_RINGS | {"dropout": 0.5}, _HIV_RINGS_RECIPE),
     "rings, sum": (_HIV_RINGS | {"readout": "sum_mean"}, _HIV_RINGS_RECIPE),
+    "rings, Morgan counts": (_HIV_RINGS | {"fingerprint": 1024}, _HIV_RINGS_RECIPE),
     "GPS (PyG)": (
         _size(10, 64, heads=4) | _PYG | {"walk_length": 17, "readout": "mean", "dropout": 0.05},
         _HIV_RECIPE,

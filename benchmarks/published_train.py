@@ -115,6 +115,8 @@ class Training:
         self.flips = KekuleFlips(splits["train"]) if run.recipe.kekule else None
         if rings := ring_nodes(run.model, self.task):
             splits = {name: graphs.with_rings(rings) for name, graphs in splits.items()}
+        if not run.model.get("fingerprint"):
+            splits = {name: replace(graphs, counts=None) for name, graphs in splits.items()}
         if steps := run.model.get("random_walk_pe"):
             splits = {name: graphs.with_walks(steps) for name, graphs in splits.items()}
         self.splits = splits

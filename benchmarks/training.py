@@ -40,7 +40,12 @@ from slicegraph.data.store import MoleculeStore
 from slicegraph.models import preset
 from slicegraph.train import TrainConfig
 from slicegraph.train.data import MoleculeRunData
-from slicegraph.train.machine import freed_memory_kept, make_trainer, quiet_lightning
+from slicegraph.train.machine import (
+    fast_products,
+    freed_memory_kept,
+    make_trainer,
+    quiet_lightning,
+)
 from slicegraph.train.module import TrainingModule
 
 BATCH = 256
@@ -150,6 +155,7 @@ def start(name: str, folder: Path, threads: int) -> None:
     store = MoleculeStore(folder)
     if (collator := peer() if name == PEER else None) is None:
         _to_the_end.enter_context(freed_memory_kept())  # as in a run
+        _to_the_end.enter_context(fast_products("cpu", "32-true"))
         _run = Ours(name, store, threads)
     else:
         _run = Theirs(store, collator)

@@ -43,7 +43,13 @@ from slicegraph.models.base import WEIGHTS_FILE, card_text, versions
 from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.callbacks import Stopped
 from slicegraph.train.config import DEFAULT, PRETRAIN_SETTINGS, TrainConfig
-from slicegraph.train.machine import AtomicCheckpointIO, cpu_threads, freed_memory_kept, say
+from slicegraph.train.machine import (
+    AtomicCheckpointIO,
+    cpu_threads,
+    fast_products,
+    freed_memory_kept,
+    say,
+)
 from slicegraph.train.module import parameter_groups, warmup_and_decay
 
 MASKED_MOLECULES, MASKED_ATOMS = 0.25, 0.15  # the share of molecules, and of atoms in these
@@ -141,7 +147,8 @@ def pretrain(
     rows = store.rows[splits["train"]]
     for source, first, end in zip(identities[0], [0, *ends], ends, strict=False):
         source |= {"rows": end - first, "trained": int(((first <= rows) & (rows < end)).sum())}
-    with cpu_threads(config.threads), freed_memory_kept():
+    products = fast_products(torch.device(device).type, "32-true")
+    with cpu_threads(config.threads), freed_memory_kept(), products:
         options: Any = {"splits": splits, "out": out, "device": device, "progress": progress}
         run = _Run(config, store, numbers, **options)
         record |= run.train() | {"command": command, "date": time.strftime("%Y-%m-%d")}
