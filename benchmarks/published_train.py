@@ -25,7 +25,7 @@ from benchmarks.published_models import count_parameters, make_model, ring_nodes
 from slicegraph.data.batch import SizeGroupedBatchSampler
 from slicegraph.ops.paths import random_walks
 from slicegraph.train.machine import fast_products, freed_memory_kept
-from slicegraph.train.module import parameter_groups
+from slicegraph.train.optimizer import make_optimizer
 from slicegraph.transforms import StructuralEncoding
 
 MOST_PAIRS = 1_500_000
@@ -35,7 +35,7 @@ over parts, each with its own batch norm; no batch of ZINC-12k has so many."""
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a row is trained: AdamW, a linear warm-up, then half a cosine down to ``end_lr``.
+    """How a row is trained: a linear warm-up, then half a cosine down to ``end_lr``.
 
     Args:
         epochs: how often every training graph is seen.
@@ -49,6 +49,7 @@ class Recipe:
         kekule: whether to draw the Kekulé structure of each molecule in each epoch, see
             :class:`~benchmarks.published_kekule.KekuleFlips`.
         window: how many batches share graphs of similar size; 0 for batches drawn at random.
+        optimizer: ``"adamw"`` or ``"muon"``.
     """
 
     epochs: int = 100
@@ -61,6 +62,7 @@ class Recipe:
     average: float = 0.0
     window: int = 0
     kekule: bool = False
+    optimizer: str = "adamw"
 
     def factor(self, step: int, steps: int) -> float:
         """Return the learning rate of an update, from 0, as a multiple of ``lr``."""
@@ -123,9 +125,9 @@ class Training:
         torch.manual_seed(run.seed)
         self.model = make_model(run.row, run.model, self.task, splits["train"])
         self.encode = encoding_of(self.model)
-        groups = parameter_groups(self.model, self.recipe.weight_decay)
-        self.optimizer = torch.optim.AdamW(groups, lr=self.recipe.lr, fused=True)
         train, recipe = splits["train"], self.recipe
+        rates: Any = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "fused": True}
+        self.optimizer = make_optimizer(self.model, recipe.optimizer, **rates)
         self.sampler = SizeGroupedBatchSampler(
             train.sizes, recipe.batch_size, seed=run.seed, window=recipe.window
         )

@@ -37,10 +37,12 @@ _NETWORK_ONLY = (
     *("preset", "model", "init", "dropout", "attention_dropout", "batch_size", "epochs", "lr"),
     *("device_batch_size", "min_steps", "max_steps", "warmup_steps", "end_lr", "weight_decay"),
     *("clip", "ema", "keep", "patience", "class_balance", "flag_steps", "accumulate", "top_k"),
+    "optimizer",
 )
 PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
     *("preset", "model", "dropout", "attention_dropout", "batch_size", "epochs", "max_steps", "lr"),
-    *("warmup_steps", "end_lr", "weight_decay", "clip", "seed", "threads", "checkpoint_minutes"),
+    *("warmup_steps", "end_lr", "weight_decay", "optimizer", "clip", "seed", "threads"),
+    "checkpoint_minutes",
 )
 
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
@@ -189,6 +191,11 @@ class TrainConfig:
     warmup_steps: int | None = _training("updates until the peak (default: 6 % of all)", ">= 0")
     end_lr: float | None = _training("learning rate of the last update", ">= 0")
     weight_decay: float | None = _training("weight decay of the matrices", ">= 0")
+    optimizer: str | None = _training(
+        "{}: Muon makes the updates of the matrices in the encoder orthogonal (default: from the "
+        "preset)",
+        ("adamw", "muon"),
+    )
     clip: float | None = _training("maximum norm of the gradient; 0 for no limit", ">= 0")
     ema: float | None = _training(
         "decay of the average of the weights; 0 for none (default: csv with init 0.99, else 0)",
@@ -322,7 +329,7 @@ class TrainConfig:
                 values = values | {"max_steps": 1, "epochs": None, "min_steps": None}
         keep = self.keep or ("best" if self.patience else values.get("keep", "best"))
         patience = 50 if self.is_table and not self.trains_on_valid and keep == "best" else 0
-        values = {"ema": 0.0, "init": init, **values}
+        values = {"ema": 0.0, "optimizer": "adamw", "init": init, **values}
         values |= {"preset": preset, "patience": patience, "keep": keep}
         values |= {} if self.is_table else {"root": "dataset"}
         if self.epochs is not None or self.max_steps is not None:

@@ -23,6 +23,7 @@ from slicegraph.train.config import TrainConfig
 from slicegraph.train.data import RunData
 from slicegraph.train.head import solve_head
 from slicegraph.train.machine import gather_from_ranks, say, sum_over_ranks
+from slicegraph.train.optimizer import make_optimizer, warmup_and_decay
 from slicegraph.train.results import score
 
 # Fields that may differ from those of the model that a run starts from.
@@ -112,10 +113,10 @@ class TrainingModule(pl.LightningModule):
         config, total = self.config, self.data.total_steps
         lr, end_lr, warmup = config.lr or 0.0, config.end_lr or 0.0, config.warmup_steps
         warmup = math.ceil(0.06 * total) if warmup is None else warmup
-        groups = parameter_groups(self.model, config.weight_decay or 0.0)
         # Scaled gradients of float16 are unscaled before they are clipped, and not in the update.
         fused = config.precision != "16-mixed" and self.device.type in ("cpu", "cuda")
-        optimizer = torch.optim.AdamW(groups, lr=lr, fused=fused)
+        options: Any = {"lr": lr, "weight_decay": config.weight_decay or 0.0, "fused": fused}
+        optimizer = make_optimizer(self.model, config.optimizer or "adamw", **options)
         factor = warmup_and_decay(lr, warmup, total, end_lr)
         if config.is_solved:  # its only update changes nothing
             factor = lambda step: 0.0  # noqa: E731
@@ -462,45 +463,6 @@ def adversarial_loss(
         return loss()
     finally:
         handle.remove()
-
-
-def warmup_and_decay(
-    lr: float, warmup_steps: int, total_steps: int, end_lr: float = 0.0
-) -> Callable[[int], float]:
-    """The learning rate of each update as a multiple of ``lr``; the schedule of Graphormer.
-
-    Update ``t`` (from 0) has ``lr (t + 1) / warmup_steps`` as long as that is not above ``lr``;
-    then the rate falls to ``end_lr``, which update ``total_steps - 1`` and later ones have.
-
-    Example:
-        >>> factor = warmup_and_decay(lr=1.0, warmup_steps=2, total_steps=5)
-        >>> [round(factor(step), 3) for step in range(5)]
-        [0.5, 1.0, 0.667, 0.333, 0.0]
-    """
-
-    def factor(step: int) -> float:
-        number = step + 1
-        if number <= warmup_steps:
-            return number / warmup_steps
-        left = max(0, total_steps - number) / max(1, total_steps - max(1, warmup_steps))
-        return min(1.0, left) * (1 - end_lr / lr) + end_lr / lr
-
-    return factor
-
-
-def parameter_groups(model: torch.nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Split the parameters into those with weight decay and those without, for an optimizer.
-
-    Only the matrices of linear layers decay; norms, biases and embedding tables do not. A small
-    entry of a table means that an atom is rare, not that it is unimportant.
-    """
-    linear = (module for module in model.modules() if isinstance(module, torch.nn.Linear))
-    matrices = {id(module.weight) for module in linear}
-    trained = [p for p in model.parameters() if p.requires_grad]
-    return [
-        {"params": [p for p in trained if id(p) in matrices], "weight_decay": weight_decay},
-        {"params": [p for p in trained if id(p) not in matrices], "weight_decay": 0.0},
-    ]
 
 
 class Evaluation(NamedTuple):

@@ -50,7 +50,7 @@ from slicegraph.train.machine import (
     freed_memory_kept,
     say,
 )
-from slicegraph.train.module import parameter_groups, warmup_and_decay
+from slicegraph.train.optimizer import make_optimizer, warmup_and_decay
 
 MASKED_MOLECULES, MASKED_ATOMS = 0.25, 0.15  # the share of molecules, and of atoms in these
 HELD_OUT, MOST_HELD_OUT = 0.05, 5_000  # the share and the largest number never trained on
@@ -395,8 +395,8 @@ class _Run:
         self.constants = self.heads.set_constants(self._true(batch))
         parts = {"model": self.model, "heads": self.heads}
         self.parts = torch.nn.ModuleDict(parts).to(self.device)
-        groups = parameter_groups(self.parts, config.weight_decay or 0.0)
-        self.optimizer = torch.optim.AdamW(groups, lr=config.lr or 0.0)
+        rates = {"lr": config.lr or 0.0, "weight_decay": config.weight_decay or 0.0}
+        self.optimizer = make_optimizer(self.parts, config.optimizer or "adamw", **rates)
         self.step, self.seconds, self.rows = 0, 0.0, list[dict[str, Any]]()
         self._signal = 0
 

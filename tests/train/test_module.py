@@ -13,9 +13,7 @@ from slicegraph.train.module import (
     LabelMean,
     adversarial_loss,
     loss_of,
-    parameter_groups,
     scores_in_order,
-    warmup_and_decay,
 )
 
 NAN = float("nan")
@@ -97,25 +95,6 @@ def test_parts_with_more_labels_count_more():
         (total / 3).backward()  # as Lightning does
     mean.finish([weight])
     torch.testing.assert_close(weight.grad, expected)
-
-
-def test_the_schedule_of_the_paper():
-    factor = warmup_and_decay(2e-4, 60_000, 1_000_000, 1e-9)
-    half_way = 1e-9 + (2e-4 - 1e-9) * (1_000_000 - 530_000) / 940_000
-    expected = {29_999: 1e-4, 59_999: 2e-4, 529_999: half_way, 999_999: 1e-9, 2_000_000: 1e-9}
-    assert {step: 2e-4 * factor(step) for step in expected} == pytest.approx(expected)
-    assert warmup_and_decay(1.0, 0, 10)(0) == 1.0
-
-
-def test_only_matrices_decay():
-    net = model(mixer="qkv", readout="token")
-    decaying, others = parameter_groups(net, 0.1)
-    assert (decaying["weight_decay"], others["weight_decay"]) == (0.1, 0.0)
-    names = {id(parameter): name for name, parameter in net.named_parameters()}
-    kept = {names[id(parameter)] for parameter in others["params"]}
-    assert {"embedding.nodes.weight", "embedding.token", "final_norm.weight", "head.bias"} <= kept
-    assert "head.weight" in {names[id(parameter)] for parameter in decaying["params"]}
-    assert len(decaying["params"]) + len(others["params"]) == len(list(net.parameters()))
 
 
 def test_adversarial_noise_increases_the_loss_and_is_removed():
