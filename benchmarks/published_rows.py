@@ -39,6 +39,7 @@ _RINGS = _size(6, 80) | _GPS | {"rings": 18, "max_degree": 19, "walk_length": 0}
 _RINGS |= {"readout": "sum_mean", "init": "torch"}
 _LOCAL = {"kind": "local only", "mixer": "quantile"}  # which is not in it
 _KEKULE = Recipe(kekule=True)
+_KEKULE_MUON = replace(_KEKULE, optimizer="muon")
 
 
 def _rings(**changed: Any) -> Row:
@@ -47,7 +48,9 @@ def _rings(**changed: Any) -> Row:
 
 _ZINC: dict[str, Row] = {
     "rings": _rings(**_LOCAL),
+    "rings, Muon": (_RINGS | _LOCAL, _KEKULE_MUON),
     "rings, quantile": _rings(mixer="quantile"),
+    "rings, quantile, Muon": (_RINGS | {"mixer": "quantile"}, _KEKULE_MUON),
     "graphormer-slim (ours)": (_SLIM, _SLIM_RECIPE),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 21}, _FIELD),
     "v1": (_size(10, 64) | _OURS, _FIELD),
@@ -89,6 +92,10 @@ _PEPTIDES: dict[str, Row] = {
     "rings": (_PEPTIDES_RINGS, _PEPTIDES_RINGS_RECIPE),
     "rings, 8 layers": (_PEPTIDES_RINGS | _size(8, 96, 1), _PEPTIDES_RINGS_RECIPE),
     "rings, quantile": (_PEPTIDES_RINGS | {"kind": "ours"}, _PEPTIDES_RINGS_RECIPE),
+    "rings, quantile, Muon": (
+        _PEPTIDES_RINGS | {"kind": "ours"},
+        replace(_PEPTIDES_RINGS_RECIPE, optimizer="muon"),
+    ),
     "graphormer-slim (ours)": (_SLIM, replace(_SLIM_RECIPE, batch_size=64, epochs=200, window=8)),
     "GPS (PyG)": (
         _size(4, 96, heads=4) | _PYG | {"walk_length": 17, "readout": "mean"},
@@ -117,13 +124,15 @@ def _hiv(**changed: Any) -> Row:
 _HIV_RINGS = _size(4, 80) | _GPS | _LOCAL | {"rings": 8, "max_degree": 19, "walk_length": 0}
 _HIV_RINGS |= {"readout": "mean", "head_layers": 2, "dropout": 0.3, "init": "torch"}
 _HIV_RINGS_RECIPE = Recipe(epochs=40, batch_size=128, lr=5e-4, warmup=0.05, average=0.999)
+_HIV_RINGS_MUON = replace(_HIV_RINGS_RECIPE, optimizer="muon", epochs=20)
 
 _HIV: dict[str, Row] = {
     "rings": (_HIV_RINGS, _HIV_RINGS_RECIPE),
     "rings, quantile": (_HIV_RINGS | {"kind": "ours"}, _HIV_RINGS_RECIPE),
     "rings, dropout 0.5": (_HIV_RINGS | {"dropout": 0.5}, _HIV_RINGS_RECIPE),
     "rings, sum": (_HIV_RINGS | {"readout": "sum_mean"}, _HIV_RINGS_RECIPE),
-    "rings, Morgan counts": (_HIV_RINGS | {"fingerprint": 1024}, _HIV_RINGS_RECIPE),
+    "rings, Muon": (_HIV_RINGS, _HIV_RINGS_MUON),
+    "rings, Morgan counts, Muon": (_HIV_RINGS | {"fingerprint": 1024}, _HIV_RINGS_MUON),
     "GPS (PyG)": (
         _size(10, 64, heads=4) | _PYG | {"walk_length": 17, "readout": "mean", "dropout": 0.05},
         _HIV_RECIPE,
@@ -146,6 +155,7 @@ _MINI_RECIPE = Recipe(
 
 _GAP: dict[str, Row] = {
     "mini": (_MINI, _MINI_RECIPE),
+    "mini, Muon": (_MINI, replace(_MINI_RECIPE, optimizer="muon", epochs=24)),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 13}, _GAP_RECIPE),
     "q1": (_size(10, 64) | _GPS | {"walk_length": 13} | _EACH, _GAP_RECIPE),
     "q1 quantiles": (

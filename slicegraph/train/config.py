@@ -50,10 +50,12 @@ PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
 _COMMON: dict[str, Any] = {"batch_size": 256, "end_lr": 1e-6, "weight_decay": 0.01, "clip": 5.0}
 _OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
+_RINGS = _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3}
+_SMALL = {"threads": 1, "optimizer": "muon"}  # matrices that are too small for several threads
 _RECIPES = {
-    "mini": _COMMON | _MINI | {"threads": 1},  # its matrices are too small to share
+    "mini": _COMMON | _MINI | _SMALL,
     "chem": _COMMON | _MINI | {"threads": 1, "lr": 1e-3},
-    "rings": _COMMON | _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3, "threads": 1},
+    "rings": _COMMON | _RINGS | _SMALL,
     "slicegraph-slim": _OURS | {"lr": 1e-3},
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -30,10 +30,14 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:  # it may empty the gradients of all groups
+            with torch.enable_grad():
+                loss = closure()
         groups = self.param_groups
         try:
             self.param_groups = [group for group in groups if not group.get("orthogonal")]
-            loss = super().step(closure)
+            super().step()
         finally:
             self.param_groups = groups
         for group in groups:
@@ -52,7 +56,8 @@ class Muon(torch.optim.AdamW):
                 state["momentum"].lerp_(weight.grad, 1 - _MOMENTUM)
                 shapes[weight.shape, weight.device].append(weight)
         for (shape, _), weights in shapes.items():
-            ahead = [w.grad.lerp(self.state[w]["momentum"], _MOMENTUM) for w in weights]
+            pairs = [(cast(Tensor, w.grad), self.state[w]["momentum"]) for w in weights]
+            ahead = [grad.lerp(momentum, _MOMENTUM) for grad, momentum in pairs]
             updates = orthogonalise(torch.stack(ahead))
             torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
             scale = -0.2 * group["lr"] * max(shape) ** 0.5

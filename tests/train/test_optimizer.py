@@ -90,6 +90,22 @@ def test_muon_goes_on_from_its_state():
     assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
 
 
+def test_a_closure_empties_the_gradients_of_all_groups():
+    weights = [torch.ones(2, 3, requires_grad=True) for _ in range(2)]
+    groups = [{"params": [weights[0]]}, {"params": [weights[1]], "orthogonal": True}]
+    optimizer = Muon(groups, lr=0.01)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = sum(weight.sum() for weight in weights)
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) == 12.0
+    optimizer.step(closure)
+    assert all(torch.equal(weight.grad, torch.ones(2, 3)) for weight in weights)
+
+
 def test_a_parameter_without_a_gradient_stays():
     weight = torch.ones(2, 3, requires_grad=True)
     Muon([{"params": [weight], "orthogonal": True, "weight_decay": 0.1}], lr=1.0).step()
