@@ -45,10 +45,10 @@ struct PathsOfGraph {
 
 // Up to 64 nodes. Those at distance d from node i are the ones at distance d - 1 from a neighbour
 // of i, less those that are nearer; the path goes through the first such neighbour, and continues
-// as the path from there.
-template <class Distance, class Edge>
+// as the path from there. kHops is max_hops if the compiler shall know it, else 0.
+template <int kHops, class Distance, class Edge>
 void search_small(const PathsOfGraph<Distance, Edge>& graph, Edge* edge_of) {
-  const int64_t n = graph.nodes, hops = graph.max_hops;
+  const int64_t n = graph.nodes, hops = kHops ? kHops : graph.max_hops;
   uint64_t neighbours[64], seen[64], sets[2][64];
   uint64_t *last = sets[0], *next = sets[1];
   graph.clear(0, n);
@@ -147,7 +147,8 @@ template <class Distance, class Edge>
 void search_paths(const PathsJob& job, int64_t graph, int64_t first_source, void* scratch) {
   const PathsOfGraph<Distance, Edge> paths{job, graph};
   if (paths.nodes > 64) return search_large(paths, first_source, scratch);
-  search_small(paths, static_cast<Edge*>(scratch));
+  Edge* const edge_of = static_cast<Edge*>(scratch);
+  job.max_hops == 5 ? search_small<5>(paths, edge_of) : search_small<0>(paths, edge_of);
 }
 
 }  // namespace slicegraph
