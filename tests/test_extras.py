@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import os
 import re
 import subprocess
 import sys
@@ -275,15 +276,6 @@ def check_outdated(package, version):
     socket.create_connection(("pypi.org", 443))
     return False, version
 """
-# Records every connection and every look-up of a host; none is made.
-RECORD = """
-import socket, sys, time
-calls = []
-def record(*arguments, **options):
-    calls.append(str(arguments))
-    raise OSError("no network in tests")
-socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = record
-"""
 OGB_THROUGH_US = """
 import slicegraph
 slicegraph.metrics.evaluator("ogbg-molhiv")  # before slicegraph.data, on its own
@@ -316,16 +308,53 @@ CODES = {
     "through us": (OGB_THROUGH_US, 0),
     "in the examples": (OGB_IN_THE_EXAMPLES, 0),
 }
+# Records every connection and every look-up of a host; none is made. What OGB and we import is
+# imported once, and the codes run at the same time in forks.
+RECORD = f"""
+import json, os, socket, sys, time, traceback
+calls = []
+def record(*arguments, **options):
+    calls.append(str(arguments))
+    raise OSError("no network in tests")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = record
+import lightning, pandas, rdkit.Chem, sklearn.metrics, torch_geometric.data
+assert not {{"ogb", "outdated", "slicegraph"}} & set(sys.modules)
+sys.path.insert(0, os.getcwd())
+children = []
+for number, code in enumerate({[code for code, _ in CODES.values()]!r}):
+    if child := os.fork():
+        children.append(child)
+        continue
+    try:
+        exec(code, {{"__name__": "__main__", "sys": sys}})
+        time.sleep(2)
+    except BaseException:
+        calls.append(traceback.format_exc())
+    with open(f"{{number}}.json", "w") as file:
+        json.dump(calls, file)
+    os._exit(0)
+for child in children:
+    os.waitpid(child, 0)
+"""
 
 
-@pytest.mark.parametrize(("code", "calls"), CODES.values(), ids=CODES)
-def test_ogb_reaches_the_network_by_itself_and_not_through_us(tmp_path, code, calls):
-    (tmp_path / "outdated.py").write_text(OUTDATED)
-    code = f"{RECORD}\nsys.path.insert(0, {str(tmp_path)!r})\n{code}"
-    code += "\ntime.sleep(2)\nprint(len(calls), calls)"
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert int(done.stdout.splitlines()[-1].split()[0]) == calls, done.stdout
+@pytest.fixture(scope="module")
+def network_calls(tmp_path_factory) -> dict[str, list[str]]:
+    """The connections that each of `CODES` attempts, and its error if it fails."""
+    if not hasattr(os, "fork"):
+        pytest.skip("forks")
+    folder = tmp_path_factory.mktemp("network")
+    (folder / "outdated.py").write_text(OUTDATED)
+    words = [sys.executable, "-c", RECORD]
+    subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    texts = [(folder / f"{number}.json").read_text() for number in range(len(CODES))]
+    return dict(zip(CODES, map(json.loads, texts), strict=True))
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_ogb_reaches_the_network_by_itself_and_not_through_us(network_calls, name):
+    assert len(network_calls[name]) == CODES[name][1], network_calls[name]
+    assert not any("Traceback" in call for call in network_calls[name])
 
 
 def test_a_loaded_outdated_stays_what_it_was(monkeypatch):

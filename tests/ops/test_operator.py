@@ -1,5 +1,6 @@
 """Which backend runs, what the library must fit, and what happens without torch's private names."""
 
+import json
 import os
 import re
 import subprocess
@@ -18,13 +19,61 @@ SORT = "import torch; from slicegraph.ops import column_sort; column_sort(torch.
 needs_kernels = pytest.mark.skipif(cpu.problem("cpu") is not None, reason=str(cpu.problem("cpu")))
 
 
-def _run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+WHICH = "from slicegraph.ops.operator import choose; print(choose('cpu').__name__)"
+WITHOUT_KERNELS = """
+import warnings
+from pathlib import Path
+import torch
+Path.exists = lambda path, **_: False  # the library was not built
+warnings.simplefilter("always")
+from slicegraph.nn import SliceSort
+from slicegraph.ops import column_sort, use_backend
+print("imported")
+with use_backend("reference"):
+    column_sort(torch.randn(2, 3, 4))
+print("forced")
+for _ in range(3):
+    SliceSort(4)(torch.randn(2, 3, 4))
+    with use_backend("reference"):
+        column_sort(torch.randn(2, 3, 4))
+print("used")
+"""
+# By name: the code, and the environment.
+CASES: dict[str, tuple[str, dict[str, str]]] = {
+    "reference": (f"{SORT}; {WHICH}", {"SLICEGRAPH_BACKEND": "reference"}),
+    "wrong": (SORT, {"SLICEGRAPH_BACKEND": "triton", "TRITON_INTERPRET": "0"}),
+    "without kernels": (WITHOUT_KERNELS, {}),
+}
+# One process imports torch and forks; a child imports slicegraph.
+FORKS = """
+import json, os, sys, torch
+assert "slicegraph" not in sys.modules
+cases, found = json.loads(sys.argv[1]), {}
+for name, (code, environment) in cases.items():
+    files = [os.memfd_create(which) for which in ("out", "err")]
+    if child := os.fork():
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        texts = [os.pread(file, 1 << 20, 0).decode() for file in files]
+        found[name] = (status, *texts)
+        continue
+    os.dup2(files[0], 1), os.dup2(files[1], 2)
+    os.environ.pop("SLICEGRAPH_BACKEND", None)
+    os.environ.update(environment)
+    exec(code, {"__name__": "__main__"})
+    sys.exit(0)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, tuple[int, str, str]]:
+    """The status, the output and the errors of each of `CASES`."""
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("forks")
+    command = [sys.executable, "-c", FORKS, json.dumps(CASES)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_reference_serves_every_device() -> None:
@@ -50,13 +99,12 @@ def test_unknown_backend_lists_the_available_ones() -> None:
         column_sort(X)
 
 
-def test_environment_forces_a_backend_and_names_a_wrong_one() -> None:
-    code = SORT + "; from slicegraph.ops.operator import choose; print(choose('cpu').__name__)"
-    result = _run(code, SLICEGRAPH_BACKEND="reference")
-    assert result.stdout.strip().endswith("reference"), result.stderr
-    result = _run(SORT, SLICEGRAPH_BACKEND="triton", TRITON_INTERPRET="0")
-    assert result.returncode != 0
-    assert "'triton' cannot serve cpu tensors: serves CUDA tensors" in result.stderr
+def test_environment_forces_a_backend_and_names_a_wrong_one(outcomes) -> None:
+    _, output, errors = outcomes["reference"]
+    assert output.strip().endswith("reference"), errors
+    status, _, errors = outcomes["wrong"]
+    assert status != 0
+    assert "'triton' cannot serve cpu tensors: serves CUDA tensors" in errors
 
 
 @needs_kernels
@@ -167,32 +215,9 @@ def test_only_the_operator_file_uses_private_names_of_torch() -> None:
             assert not private.search(file.read_text()), file.name
 
 
-WITHOUT_KERNELS = """
-import warnings
-from pathlib import Path
-import torch
-Path.exists = lambda path, **_: False  # the library was not built
-warnings.simplefilter("always")
-from slicegraph.nn import SliceSort
-from slicegraph.ops import column_sort, use_backend
-print("imported")
-with use_backend("reference"):
-    column_sort(torch.randn(2, 3, 4))
-print("forced")
-for _ in range(3):
-    SliceSort(4)(torch.randn(2, 3, 4))
-    with use_backend("reference"):
-        column_sort(torch.randn(2, 3, 4))
-print("used")
-"""
-
-
-def test_without_kernels_there_is_one_warning_at_first_use() -> None:
-    environment = {name: v for name, v in os.environ.items() if name != "SLICEGRAPH_BACKEND"}
-    result = subprocess.run(
-        [sys.executable, "-c", WITHOUT_KERNELS], env=environment, capture_output=True, text=True
-    )
-    assert result.stdout.split() == ["imported", "forced", "used"], result.stderr
-    warned = [line for line in result.stderr.splitlines() if "RuntimeWarning" in line]
+def test_without_kernels_there_is_one_warning_at_first_use(outcomes) -> None:
+    _, output, errors = outcomes["without kernels"]
+    assert output.split() == ["imported", "forced", "used"], errors
+    warned = [line for line in errors.splitlines() if "RuntimeWarning" in line]
     assert len(warned) == 1
     assert "the C++ kernels were not built; install again with a C++ compiler" in warned[0]
