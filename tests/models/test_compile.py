@@ -159,8 +159,8 @@ def test_a_layer_is_one_graph(name):
     assert_one_graph(make(), batches())
 
 
-# Together these have every mixer; "ours" has quantile_attn and "gated" has attn.
-QUICK = ("sort_attn", "qkv", "ours", "slice", "gated")
+# Together these have every mixer: "ours" has quantile_attn, "gated" attn and "nodes" sort_attn.
+QUICK = ("qkv", "ours", "slice", "gated")
 SLOW = ("quantile", "attn_plus_sort", "slice_attn", "sort", "pivot", "walks", "kernel", "nodes")
 
 
@@ -190,7 +190,9 @@ def test_an_image_model_is_one_graph(mixer):
 
 
 @pytest.mark.slow
-def test_inductor_compiles_a_layer_and_its_gradient():
+def test_inductor_compiles_a_layer_and_its_gradient(monkeypatch):
+    # Otherwise it starts processes that import torch, one for each core.
+    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
     assert_one_graph(SliceSort(C, order="interleave"), dense()[:3], "inductor")
 
 

@@ -41,10 +41,9 @@ def inputs_of(batch: Data) -> tuple[Any, ...]:
     return batch.x, batch.edge_index, batch.edge_attr, *attributes, batch.max_nodes
 
 
-@pytest.mark.parametrize("kind", ["ours", "walks"])
 @torch.no_grad()
-def test_a_graph_model_is_exported_for_any_batch(kind):
-    model = graph_model(**KINDS[kind], num_layers=1).eval()
+def test_a_graph_model_is_exported_for_any_batch():
+    model = graph_model(**KINDS["walks"], num_layers=1).eval()
     rows = [{0: ANY}, {1: ANY}, *({0: ANY} for _ in range(7)), ANY]
     program = export(OfTensors(model), inputs_of(encoded()), dynamic_shapes=rows).module()
     for batch in (encoded(), encoded((12, 3)), encoded((2, 2, 2, 14))):
@@ -58,7 +57,12 @@ def assert_exported_for_batches_of_pyg(model: torch.nn.Module) -> None:
         torch.testing.assert_close(program(batch), model(batch))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# Each of these is in one of the others, with the same order: "ours" has quantile_attn, "walks" has
+# attn, "nodes" sort_attn, "post norm" qkv, and "attn_plus_sort" sort.
+CONTAINED = ("quantile_attn", "attn", "sort_attn", "qkv", "sort")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in CONTAINED])
 @torch.no_grad()
 def test_every_mixer_is_exported_for_batches_of_pyg(kind):
     assert_exported_for_batches_of_pyg(graph_model(**KINDS[kind], num_layers=1).eval())

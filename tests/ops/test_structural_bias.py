@@ -184,10 +184,14 @@ def test_the_kernel_is_used_where_it_is_built(monkeypatch):
         structural_bias(*case("both"))
 
 
-@pytest.mark.slow
-def test_compiles_as_one_graph():
-    compiled = torch.compile(structural_bias, fullgraph=True, dynamic=True)
-    torch.testing.assert_close(compiled(*case("both")), structural_bias(*case("both")))
+def test_compiles_as_one_graph_with_gradients():
+    compiled = torch.compile(structural_bias, fullgraph=True, backend="aot_eager", dynamic=True)
+    table, products, *rest = case("both")
+    actual, expected = (run(table, products, *rest) for run in (compiled, structural_bias))
+    torch.testing.assert_close(actual, expected)
+    grad_out = torch.randn_like(expected)
+    found = torch.autograd.grad(actual, (table, products), grad_out)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, (table, products), grad_out))
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int64])
