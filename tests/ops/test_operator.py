@@ -1,6 +1,5 @@
 """Which backend runs, what the library must fit, and what happens without torch's private names."""
 
-import json
 import os
 import re
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.forks import Outcome, run_in_forks
 
 import slicegraph
 from slicegraph.ops import column_sort, cpu, operator, use_backend
@@ -44,36 +44,11 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
     "wrong": (SORT, {"SLICEGRAPH_BACKEND": "triton", "TRITON_INTERPRET": "0"}),
     "without kernels": (WITHOUT_KERNELS, {}),
 }
-# One process imports torch and forks; a child imports slicegraph.
-FORKS = """
-import json, os, sys, torch
-assert "slicegraph" not in sys.modules
-cases, found = json.loads(sys.argv[1]), {}
-for name, (code, environment) in cases.items():
-    files = [os.memfd_create(which) for which in ("out", "err")]
-    if child := os.fork():
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        texts = [os.pread(file, 1 << 20, 0).decode() for file in files]
-        found[name] = (status, *texts)
-        continue
-    os.dup2(files[0], 1), os.dup2(files[1], 2)
-    os.environ.pop("SLICEGRAPH_BACKEND", None)
-    os.environ.update(environment)
-    exec(code, {"__name__": "__main__"})
-    sys.exit(0)
-print(json.dumps(found))
-"""
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, tuple[int, str, str]]:
-    """The status, the output and the errors of each of `CASES`."""
-    if not hasattr(os, "memfd_create"):
-        pytest.skip("forks")
-    command = [sys.executable, "-c", FORKS, json.dumps(CASES)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def outcomes() -> dict[str, Outcome]:
+    return run_in_forks("torch", CASES)
 
 
 def test_reference_serves_every_device() -> None:
@@ -100,11 +75,10 @@ def test_unknown_backend_lists_the_available_ones() -> None:
 
 
 def test_environment_forces_a_backend_and_names_a_wrong_one(outcomes) -> None:
-    _, output, errors = outcomes["reference"]
-    assert output.strip().endswith("reference"), errors
-    status, _, errors = outcomes["wrong"]
-    assert status != 0
-    assert "'triton' cannot serve cpu tensors: serves CUDA tensors" in errors
+    forced, wrong = outcomes["reference"], outcomes["wrong"]
+    assert forced.output.strip().endswith("reference"), forced.errors
+    assert wrong.status != 0
+    assert "'triton' cannot serve cpu tensors: serves CUDA tensors" in wrong.errors
 
 
 @needs_kernels
@@ -216,8 +190,8 @@ def test_only_the_operator_file_uses_private_names_of_torch() -> None:
 
 
 def test_without_kernels_there_is_one_warning_at_first_use(outcomes) -> None:
-    _, output, errors = outcomes["without kernels"]
-    assert output.split() == ["imported", "forced", "used"], errors
-    warned = [line for line in errors.splitlines() if "RuntimeWarning" in line]
+    found = outcomes["without kernels"]
+    assert found.output.split() == ["imported", "forced", "used"], found.errors
+    warned = [line for line in found.errors.splitlines() if "RuntimeWarning" in line]
     assert len(warned) == 1
     assert "the C++ kernels were not built; install again with a C++ compiler" in warned[0]

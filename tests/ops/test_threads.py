@@ -2,12 +2,11 @@
 
 import multiprocessing
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from support.forks import Outcome, run_in_forks
 from torch.utils.data import DataLoader, Dataset
 
 from slicegraph.ops import column_sort, cpu
@@ -97,25 +96,14 @@ def test_result_does_not_depend_on_the_number_of_threads() -> None:
 
 
 COUNT_THREADS = """
-import sys, threading, torch
+import os, torch
 from pathlib import Path
 from slicegraph.ops import column_sort
-torch.set_num_threads(int(sys.argv[1]))
+torch.set_num_threads(int(os.environ["THREADS"]))
 before = len(list(Path("/proc/self/task").iterdir()))
 column_sort(torch.ones(512, 50, 200))
 print(len(list(Path("/proc/self/task").iterdir())) - before)
 """
-
-
-@needs_kernels
-@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
-@pytest.mark.parametrize("threads", [1, 4])
-def test_honours_set_num_threads(threads: int) -> None:
-    command = [sys.executable, "-c", COUNT_THREADS, str(threads)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert int(output) == threads - 1  # torch.ones of this size is single-threaded
-
-
 LITTLE_MEMORY = """
 import resource, torch
 from slicegraph.ops import column_sort
@@ -124,14 +112,31 @@ used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 29), -1))
 column_sort(x, return_indices=False)
 """
+CASES: dict[str, tuple[str, dict[str, str]]] = {
+    "1": (COUNT_THREADS, {"THREADS": "1"}),
+    "4": (COUNT_THREADS, {"THREADS": "4"}),
+    "memory": (LITTLE_MEMORY, {}),
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, Outcome]:
+    return run_in_forks("torch, slicegraph.ops", CASES)
+
+
+@needs_kernels
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads through /proc")
+@pytest.mark.parametrize("threads", [1, 4])
+def test_honours_set_num_threads(outcomes, threads: int) -> None:
+    found = outcomes[str(threads)]
+    assert found.status == 0, found.errors
+    assert int(found.output) == threads - 1  # torch.ones of this size is single-threaded
 
 
 @needs_kernels
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="reads memory through /proc")
-def test_a_long_column_needs_little_memory() -> None:
-    command = [sys.executable, "-c", LITTLE_MEMORY]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+def test_a_long_column_needs_little_memory(outcomes) -> None:
+    assert outcomes["memory"].status == 0, outcomes["memory"].errors
 
 
 def test_same_bits_every_time() -> None:
