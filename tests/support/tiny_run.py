@@ -10,6 +10,8 @@ from slicegraph.train import TrainConfig
 
 CHAINS = ("C", "N", "O")
 MODEL = {"num_layers": 1, "channels": 16, "ffn_channels": 16, "heads": 2}
+SORTING = {**MODEL, "mixer": "sort", "local": "none", "readout": "sum"}
+"""A third of the operations, for runs that are compiled; `tests/models` compiles every mixer."""
 
 
 def smiles(count: int) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.tiny_run import distance, tiny_run, weights
+from support.tiny_run import SORTING, distance, tiny_run, weights
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 
 from slicegraph.models import load
@@ -75,7 +75,8 @@ def test_a_compiled_model_is_the_same_model(tmp_path, monkeypatch):
     # Traced as usual, but run without a C++ compiler, which takes minutes.
     compiled = functools.partial(torch.compile, backend="aot_eager")
     monkeypatch.setattr("slicegraph.train.module.torch.compile", compiled)
-    short, folders = {"epochs": None, "max_steps": 2}, [tmp_path / "compiled", tmp_path / "plain"]
+    short = {"epochs": None, "max_steps": 2, "model": SORTING}
+    folders = [tmp_path / "compiled", tmp_path / "plain"]
     for folder in folders:
         folder.mkdir()
     run = trained(folders[0], compile=True, **short)

@@ -1,8 +1,9 @@
 """Several runs on the two ranks of torchrun, one after another, in FOLDER.
 
-`shared` and `parts` are to be compared with one process. `compiled` is in bfloat16, and compiled by
-a backend that does not wait for a compiler of C++. `whole` is not interrupted; `died` ends
-with an error on both ranks and is resumed, and so is `stopped`, which another process has begun.
+`shared` and `parts` are to be compared with one process. `compiled` is `plain` in bfloat16, and
+compiled by a backend that does not wait for a compiler of C++. `whole` is not interrupted; `died`
+ends with an error on both ranks and is resumed, and so is `stopped`, which another process has
+begun.
 """
 
 import sys
@@ -15,7 +16,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.tiny_run import tiny_config
+from support.tiny_run import SORTING, tiny_config
 
 import slicegraph
 from slicegraph.train.callbacks import RunCheckpoint
@@ -39,7 +40,9 @@ if __name__ == "__main__":
     print(slicegraph.train(shared))
     parts = replace(shared, accumulate=2, out=str(folder / "parts"))
     slicegraph.train(parts, progress=False)
-    compiled = replace(shared, compile=True, precision="bf16-mixed", out=str(folder / "compiled"))
+    plain = replace(shared, model=SORTING, out=str(folder / "plain"))
+    slicegraph.train(plain, progress=False)
+    compiled = replace(plain, compile=True, precision="bf16-mixed", out=str(folder / "compiled"))
     with mock.patch.object(torch, "compile", partial(torch.compile, backend="aot_eager")):
         slicegraph.train(compiled, progress=False)
     options = {"checkpoint_steps": 3, "ema": 0.9, "top_k": 2}
