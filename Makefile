@@ -86,6 +86,11 @@ $(VENV)/installed-docs: $(VENV)/created $(BUILD)
 	$(INSTALL) -e ".[all,docs]"
 	touch $@
 
+# What .ci/run needs, with one call of pip.
+$(VENV)/installed-ci: $(VENV)/created $(BUILD)
+	$(INSTALL) -e ".[test,lint,docs]"
+	touch $(VENV)/installed $(VENV)/installed-dev $(VENV)/installed-docs $@
+
 $(VENV)/installed-scatter: $(VENV)/installed-dev
 	$(INSTALL) setuptools wheel
 	$(INSTALL) --no-build-isolation -e ".[scatter]"

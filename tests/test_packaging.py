@@ -22,7 +22,8 @@ def test_the_hosted_tests_are_those_of_the_repository():
     assert commands("test") == [".ci/run"]
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
-    assert {"make lint", "make test", "make docs"} <= set(script.read_text().splitlines())
+    made = [line for line in script.read_text().splitlines() if line.startswith("make ")]
+    assert {"lint", "test", "docs"} <= set(" ".join(made).split())
 
 
 def test_the_hosted_tests_use_every_python_that_is_supported():
