@@ -59,9 +59,9 @@ class Muon(torch.optim.AdamW):
             pairs = [(cast(Tensor, w.grad), self.state[w]["momentum"]) for w in weights]
             ahead = [grad.lerp(momentum, _MOMENTUM) for grad, momentum in pairs]
             updates = orthogonalise(torch.stack(ahead))
-            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
             scale = -0.2 * group["lr"] * max(shape) ** 0.5
-            torch._foreach_add_(weights, list(updates.unbind()), alpha=scale)
+            for weight, update in zip(weights, updates, strict=True):
+                weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=scale)
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
