@@ -53,7 +53,7 @@ static std::atomic<const Kernels*> active{best_kernels()};
 static bool measure(Sets& sets, int64_t most) {
   sets.longest = sets.rows;
   if (sets.layout == kDense) return true;
-  if (sets.packed() && (sets.size(0) != 0 || sets.size(sets.count) != sets.rows)) return false;
+  if (sets.packed() && (sets.sizes[0] != 0 || sets.sizes[sets.count] != sets.rows)) return false;
   sets.longest = 0;
   for (int64_t b = 0; b < sets.count; ++b) {
     const int64_t n = sets[b].length;

@@ -38,11 +38,8 @@ void dropout_span(const DropoutJob& job, int64_t first, int64_t end) {
   T* out = reinterpret_cast<T*>(job.out);
   const T scale = static_cast<T>(job.kept_scale);
   for (int64_t i = first; i < end; i += kLanes) {
-    const int64_t count = end - i;
-    const V from = count < kLanes ? load_first<V>(x + i, count) : load<V>(x + i);
-    const V kept = only_kept<T, kLanes>(from * scale, job.seed, job.dropped, i);
-    if (count < kLanes) store_first(out + i, kept, count);
-    else store(out + i, kept);
+    const V from = load_first<V>(x + i, end - i);
+    store_first(out + i, only_kept<T, kLanes>(from * scale, job.seed, job.dropped, i), end - i);
   }
 }
 

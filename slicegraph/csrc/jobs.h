@@ -26,11 +26,9 @@ inline int64_t value_bytes(int64_t dtype) {
 
 // How the rows of a tensor are divided into sets.
 enum Layout : int64_t {
-  kDense = 0,      // `count` sets of `rows` rows
-  kLengths32 = 1,  // the same, with sizes[b] real rows at the front of set b
-  kLengths64 = 2,
-  kPacked32 = 3,  // set b is the rows sizes[b] to sizes[b + 1]
-  kPacked64 = 4,
+  kDense = 0,    // `count` sets of `rows` rows
+  kLengths = 1,  // the same, with sizes[b] real rows at the front of set b
+  kPacked = 2,   // set b is the rows sizes[b] to sizes[b + 1]
 };
 
 struct Set {
@@ -40,22 +38,18 @@ struct Set {
 };
 
 struct Sets {
-  const void* sizes;
+  const int64_t* sizes;
   int64_t layout;
   int64_t count;
   int64_t rows;     // rows of a dense set, or of the whole packed tensor
   int64_t longest;  // rows of the longest set, found by `measure`
 
-  int64_t size(int64_t i) const {
-    return layout == kLengths32 || layout == kPacked32 ? static_cast<const int32_t*>(sizes)[i]
-                                                       : static_cast<const int64_t*>(sizes)[i];
-  }
-  bool packed() const { return layout >= kPacked32; }
+  bool packed() const { return layout == kPacked; }
   int64_t all_rows() const { return packed() ? rows : count * rows; }
   Set operator[](int64_t b) const {
     if (layout == kDense) return {b * rows, rows, rows};
-    if (!packed()) return {b * rows, size(b), rows};
-    const int64_t first = size(b), length = size(b + 1) - first;
+    if (!packed()) return {b * rows, sizes[b], rows};
+    const int64_t first = sizes[b], length = sizes[b + 1] - first;
     return {first, length, length};
   }
 };

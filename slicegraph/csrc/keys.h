@@ -54,7 +54,7 @@ class Special {
 #endif
       seen_ |= ((bits & kMagnitude<Bits>) > infinity_) | (bits == static_cast<Bits>(~kMagnitude<Bits>));
   }
-  bool seen() const { return mask_ != 0 || any(seen_); }
+  bool seen() const { return mask_ != 0 || total<Bits, sizeof(V) / sizeof(Bits)>(seen_) != 0; }
 
  private:
   const Bits infinity_;

@@ -99,9 +99,7 @@ class Attention {
 
   // A score with its bias, far below all others after the last column.
   SLICEGRAPH_INLINE V score(int64_t i, int64_t j) const {
-    const T* from = bias_ + i * length_ + j;
-    const int64_t there = left(i, j);
-    const V bias = there < kLanes ? load_first<V>(from, there) : load<V>(from);
+    const V bias = load_first<V>(bias_ + i * length_ + j, left(i, j));
     Mask lane{};
     for (int l = 0; l < kLanes; ++l) lane[l] = l;
     const T lowest = -INFINITY;
@@ -155,9 +153,7 @@ class Attention {
   // What comes after the last column is 0: it changes nothing in the next row.
   SLICEGRAPH_INLINE void add_grad_bias(int64_t i, int64_t j, V grad) const {
     T* to = grad_bias_ + i * length_ + j;
-    const int64_t there = left(i, j);
-    if (there < kLanes) store_first(to, load_first<V>(to, there) + grad, there);
-    else store(to, load<V>(to) + grad);
+    store_first(to, load_first<V>(to, left(i, j)) + grad, left(i, j));
   }
 
   // From the scores to the weights that were kept, and from their gradient to that of the scores,

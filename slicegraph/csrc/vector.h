@@ -30,9 +30,10 @@ SLICEGRAPH_INLINE void store(void* to, V v) {
   std::memcpy(to, &v, sizeof v);
 }
 
-// The first `count` values from memory, then zeros.
+// The first `count` values from memory, at most the lanes, then zeros.
 template <class V, class T>
 SLICEGRAPH_INLINE V load_first(const T* from, int64_t count) {
+  if (count * sizeof(T) >= sizeof(V)) return load<V>(from);
   V v{};
   std::memcpy(&v, from, count * sizeof(T));
   return v;
@@ -40,6 +41,7 @@ SLICEGRAPH_INLINE V load_first(const T* from, int64_t count) {
 
 template <class T, class V>
 SLICEGRAPH_INLINE void store_first(T* to, V v, int64_t count) {
+  if (count * sizeof(T) >= sizeof(V)) return store(to, v);
   std::memcpy(to, &v, count * sizeof(T));
 }
 
@@ -97,14 +99,6 @@ SLICEGRAPH_INLINE void expect_read(const void* from, int64_t bytes) {
 }
 SLICEGRAPH_INLINE void expect_write(void* to, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<char*>(to) + i, 1);
-}
-
-template <class V>
-SLICEGRAPH_INLINE bool any(V v) {
-  int64_t words[sizeof(V) / 8], seen = 0;
-  std::memcpy(words, &v, sizeof v);
-  for (int64_t word : words) seen |= word;
-  return seen != 0;
 }
 
 // A key and the row it came from, for keys that leave no room for the row.

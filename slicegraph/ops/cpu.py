@@ -54,7 +54,6 @@ _NONE = torch.empty(0)  # its address is 0
 _POINTER_DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "float": VALUE_DTYPES,
     "rows": tuple(INDEX_DTYPES.values()),
-    "sizes": (torch.int32, torch.int64),
     "bool": (torch.bool,),
     "distance": (torch.uint8, torch.int16),
     "path": (torch.int16, torch.int32),
@@ -122,15 +121,15 @@ class _Kernel:
 
 _KERNELS = (
     _column_sort := _Kernel(
-        "column_sort", "@16q", "x:float values indices mask:bool sizes:sizes", strided=True
+        "column_sort", "@16q", "x:float values indices mask:bool sizes:int64", strided=True
     ),
-    _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:sizes"),
-    _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:sizes"),
+    _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:int64"),
+    _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:int64"),
     _slice_attention := _Kernel(
         "slice_attention",
         "@19q",
         "keys:float queries:float order:int32 values:float tau:float out grad_out:float grad_keys "
-        "grad_queries grad_tau sizes:sizes",
+        "grad_queries grad_tau sizes:int64",
     ),
     _pair_mix := _Kernel(
         "pair_mix", "@16q", "weights:float values:float out added:float ptr:int64"
@@ -391,16 +390,14 @@ def _sets(x: Tensor, lengths: OptTensor, ptr: OptTensor) -> tuple[Tensor, tuple[
     threads = torch.get_num_threads()
     shape = x.shape
     if ptr is not None:
-        layout = 3 if ptr.dtype == torch.int32 else 4
-        return ptr.contiguous(), (layout, ptr.numel() - 1, shape[0], 0, shape[1], threads)
+        return ptr.long().contiguous(), (2, ptr.numel() - 1, shape[0], 0, shape[1], threads)
     if lengths is None and len(shape) == 3:
         return _NONE, (0, shape[0], shape[1], 0, shape[2], threads)
     *batch, rows, channels = shape
     count = math.prod(batch)
     if lengths is None:
         return _NONE, (0, count, rows, 0, channels, threads)
-    layout = 1 if lengths.dtype == torch.int32 else 2
-    return lengths.contiguous(), (layout, count, rows, 0, channels, threads)
+    return lengths.long().contiguous(), (1, count, rows, 0, channels, threads)
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:
@@ -467,7 +464,7 @@ def _heads(
     rows: Tensor, ptr: Tensor, heads: int, channels: int, length: int
 ) -> tuple[Tensor, tuple[int, ...]]:
     """The sizes of packed sets, and the numbers that follow them in the jobs of pairs."""
-    sets = (4, ptr.shape[0] - 1, rows.shape[0], 0)
+    sets = (2, ptr.shape[0] - 1, rows.shape[0], 0)
     sizes = (heads, channels // heads, length, torch.get_num_threads(), _DTYPE_CODES[rows.dtype])
     return ptr.long().contiguous(), (*sets, *sizes)
 
