@@ -87,7 +87,7 @@ struct ExchangeJob {
   int64_t search;  // find the first maxima and write `where`, else read it
 };
 
-// Attention along slices with the Laplace kernel, given the sorted keys; with grad_out the gradients.
+// Attention along slices, given the sorted keys; with grad_out the gradients.
 struct SliceJob {
   const char* keys;      // [rows, heads], sorted in each set
   const char* queries;   // [rows, heads], or null: the keys, each at its place
@@ -100,6 +100,7 @@ struct SliceJob {
   char* grad_tau;  // [sets, heads]
   Sets sets;
   int64_t heads, width, threads, dtype;
+  int64_t relu;  // by the relu kernel, else by the Laplace kernel
 };
 
 // Every head of every set is a task.

@@ -15,6 +15,10 @@ template <class T, int kLanes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(kLanes * sizeof(T))));
 };
+template <class T>
+struct VectorOf<T, 1> {
+  typedef T type;
+};
 template <class T, int kLanes>
 using Vector = typename VectorOf<T, kLanes>::type;
 
@@ -49,7 +53,7 @@ SLICEGRAPH_INLINE void store_first(T* to, V v, int64_t count) {
 template <class T, int kLanes, bool kLargest = false>
 SLICEGRAPH_INLINE T total(Vector<T, kLanes> v) {
   if constexpr (kLanes == 1) {
-    return v[0];
+    return v;
   } else {
     Vector<T, kLanes / 2> a[2];
     std::memcpy(a, &v, sizeof v);

@@ -54,6 +54,7 @@ _NONE = torch.empty(0)  # its address is 0
 _POINTER_DTYPES: dict[str, tuple[torch.dtype, ...]] = {
     "float": VALUE_DTYPES,
     "rows": tuple(INDEX_DTYPES.values()),
+    "sizes": (torch.int32, torch.int64),
     "bool": (torch.bool,),
     "distance": (torch.uint8, torch.int16),
     "path": (torch.int16, torch.int32),
@@ -121,15 +122,15 @@ class _Kernel:
 
 _KERNELS = (
     _column_sort := _Kernel(
-        "column_sort", "@16q", "x:float values indices mask:bool sizes:int64", strided=True
+        "column_sort", "@16q", "x:float values indices mask:bool sizes:sizes", strided=True
     ),
-    _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:int64"),
-    _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:int64"),
+    _column_permute := _Kernel("column_permute", "@13q", "x:float out indices:rows sizes:sizes"),
+    _max_exchange := _Kernel("max_exchange", "@12q", "x:float values where:int64 sizes:sizes"),
     _slice_attention := _Kernel(
         "slice_attention",
-        "@19q",
+        "@20q",
         "keys:float queries:float order:int32 values:float tau:float out grad_out:float grad_keys "
-        "grad_queries grad_tau sizes:int64",
+        "grad_queries grad_tau sizes:sizes",
     ),
     _pair_mix := _Kernel(
         "pair_mix", "@16q", "weights:float values:float out added:float ptr:int64"
@@ -312,11 +313,11 @@ def slice_attention(
     relu: bool,
 ) -> tuple[Tensor, Tensor]:
     """`y[i] = sum_j w(q[i] - k[j]) v[j]`; also return the rows of the sorted keys."""
-    if relu or not v.shape[-1]:
+    if not v.shape[-1]:
         return reference.slice_attention(v, k, q, tau, lengths, ptr, relu)
     names = ("slice_attention", "v")
     sorted_keys, order = column_sort(k, lengths, ptr, None, False, 4, names)
-    out = _attend_slices((v, sorted_keys, q, tau), order, lengths, ptr)[0]
+    out = _attend_slices((v, sorted_keys, q, tau), order, lengths, ptr, relu)[0]
     return out.to(v.dtype), order
 
 
@@ -332,12 +333,12 @@ def slice_attention_backward(
     relu: bool,
 ) -> tuple[Tensor, ...]:
     """The gradients of `v, k, q, tau`, that of `q` empty if there is none."""
-    if relu or not v.shape[-1]:
+    if not v.shape[-1]:
         saved = (v, k, q, tau, order, lengths, ptr, relu)
         return reference.slice_attention_backward(grad_out, *saved)
     _check_shape("slice_attention", "order", order, k.shape)
     inputs = (v, column_gather(k, order, lengths, ptr), q, tau)
-    *grads, grad_tau = _attend_slices(inputs, order, lengths, ptr, grad_out)
+    *grads, grad_tau = _attend_slices(inputs, order, lengths, ptr, relu, grad_out)
     return *(x.to(v.dtype) for x in grads), grad_tau.sum(0)
 
 
@@ -346,6 +347,7 @@ def _attend_slices(
     order: Tensor,
     lengths: OptTensor,
     ptr: OptTensor,
+    relu: bool,
     grad_out: OptTensor = None,
 ) -> tuple[Tensor, ...]:
     """The output, or the gradients of values, keys, queries and tau in each set."""
@@ -360,7 +362,7 @@ def _attend_slices(
         results = (torch.empty_like(keys), of_queries, tau.new_empty(sets, heads))
     job = (keys, queries, order.contiguous(), values, tau, out, grad, *results, sizes)
     width, code = values.shape[-1] // heads, _DTYPE_CODES[values.dtype]
-    if _slice_attention(job, (layout, sets, rows, longest, heads, width, threads, code)):
+    if _slice_attention(job, (layout, sets, rows, longest, heads, width, threads, code, relu)):
         check_sizes("slice_attention", values, lengths, ptr, "v")
     return (out,) if grad_out is None else (out, *results)
 
@@ -385,19 +387,24 @@ def _empty_like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return x.new_empty(x.shape, dtype=dtype)
 
 
+def _sizes(x: Tensor) -> Tensor:
+    """As 64-bit numbers; what is no integer is left to the job, which names it."""
+    return (x.long() if x.dtype == torch.int32 else x).contiguous()
+
+
 def _sets(x: Tensor, lengths: OptTensor, ptr: OptTensor) -> tuple[Tensor, tuple[int, ...]]:
     """The sizes of the sets, and the rest of `Sets`, channels and threads (see csrc/jobs.h)."""
     threads = torch.get_num_threads()
     shape = x.shape
     if ptr is not None:
-        return ptr.long().contiguous(), (2, ptr.numel() - 1, shape[0], 0, shape[1], threads)
+        return _sizes(ptr), (2, ptr.numel() - 1, shape[0], 0, shape[1], threads)
     if lengths is None and len(shape) == 3:
         return _NONE, (0, shape[0], shape[1], 0, shape[2], threads)
     *batch, rows, channels = shape
     count = math.prod(batch)
     if lengths is None:
         return _NONE, (0, count, rows, 0, channels, threads)
-    return lengths.long().contiguous(), (1, count, rows, 0, channels, threads)
+    return _sizes(lengths), (1, count, rows, 0, channels, threads)
 
 
 def pair_mix(weights: Tensor, values: Tensor, ptr: Tensor, transpose: bool) -> Tensor:

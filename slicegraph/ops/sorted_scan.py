@@ -125,7 +125,7 @@ class SortedSlices:
         if relu:
             low, high, means = self.relu()
             total = low[..., -1:] + high
-            out = (low[..., :-1] - means * low[..., -1:]) / torch.where(total > 0, total, 1)
+            out = (low[..., :-1] - means * low[..., -1:]) / torch.where(total == 0, 1, total)
         else:
             sums = sum(self.laplace(), start=torch.zeros_like(self.v))
             out = sums[..., :-1] / torch.where(self.real, sums[..., -1:], 1)
@@ -178,8 +178,9 @@ class SortedSlices:
         scan, carry, back = self.scan, self.carry, _shift(self.carry, -1)
         low, high, means = self.relu()
         total = low[..., -1:] + high
-        grad = torch.where(total > 0, grad / torch.where(total > 0, total, 1), 0)
-        out = (low[..., :-1] - means * low[..., -1:]) / torch.where(total > 0, total, 1)
+        divisor = torch.where(total == 0, 1, total)
+        grad = torch.where(total == 0, 0, grad / divisor)
+        out = (low[..., :-1] - means * low[..., -1:]) / divisor
         of_high = -(grad * out).sum(-1, keepdim=True)
         of_low = of_high - (grad * means).sum(-1, keepdim=True)
         of_means = self.take(scan(grad * low[..., -1:], carry, False), self.last)

@@ -9,7 +9,7 @@ from support.variants import running
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from slicegraph.ops import slice_attention, triton
+from slicegraph.ops import reference, slice_attention, triton
 from slicegraph.ops.slice_attention import (
     KERNELS,
     slice_attention_backward_op,
@@ -82,6 +82,16 @@ def test_values_and_gradients_equal_the_formula_with_all_pairs(backend, shared, 
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_the_cpu_backend_has_a_kernel_of_its_own(kernel, monkeypatch):
+    for name in ("slice_attention", "slice_attention_backward"):
+        monkeypatch.delattr(reference, name)
+    with running("cpu"):
+        k, v = torch.randn(7, 2, requires_grad=True), torch.randn(7, 6, requires_grad=True)
+        slice_attention(k, k, v, kernel=kernel).sum().backward()
+    assert k.grad is not None
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("heads", [2, 6])
 def test_padding_and_other_sets_take_no_part(backend, heads, shared, kernel):
@@ -111,13 +121,26 @@ def test_padding_and_other_sets_take_no_part(backend, heads, shared, kernel):
         assert not any(grad[b, n:].any() for b, n in enumerate(lengths.tolist()))
 
 
-def test_a_set_with_nan_leaves_the_others_alone(backend):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_set_with_nan_leaves_the_others_alone(backend, kernel):
     for broken in range(3):
         tensors = list(inputs(9, 6, heads=2)[:3])
-        expected = slice_attention(*tensors, ptr=PTR)
+        expected = slice_attention(*tensors, ptr=PTR, kernel=kernel)
         tensors[broken][1] = torch.nan
-        found = slice_attention(*tensors, ptr=PTR)
+        found = slice_attention(*tensors, ptr=PTR, kernel=kernel)
         torch.testing.assert_close(found[4:], expected[4:], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("heads", [2, 6])
+def test_a_query_of_nan_makes_its_row_nan_and_no_other(backend, heads, kernel):
+    if backend == "triton" and heads == 6:
+        pytest.skip("the interpreter is slow")
+    q, k, v, tau = inputs(5, 6, heads=heads)
+    q[1] = torch.nan
+    found = slice_attention(q, k, v, tau=tau, kernel=kernel)
+    assert found[1].isnan().all()
+    torch.testing.assert_close(found, formula(q, k, v, tau, kernel), equal_nan=True)
 
 
 def test_any_range_of_keys_is_exact(backend):
@@ -130,11 +153,34 @@ def test_any_range_of_keys_is_exact(backend):
     e = math.exp(-10)
     expected = torch.tensor([[(1 + 2 * e) / (1 + e)], [(6 + e) / (2 + e)], [4.0], [8.0]])
     torch.testing.assert_close(found, expected)
+    found = slice_attention(q, k, v, kernel="relu")
+    expected = formula(q.double(), k.double(), v.double(), 1.0, "relu").float()
+    torch.testing.assert_close(found, expected)
     tensors = inputs(9, 4, heads=2, dtype=torch.float64)[:3]
-    expected = slice_attention(*tensors, tau=0.3)
-    for offset in (1e3, -1e5):
-        moved = [x + offset for x in tensors[:2]]
-        torch.testing.assert_close(slice_attention(*moved, tensors[2], tau=0.3), expected)
+    for kernel in KERNELS:
+        expected = slice_attention(*tensors, tau=0.3, kernel=kernel)
+        for offset in (1e3, -1e5):
+            moved = [x + offset for x in tensors[:2]]
+            found = slice_attention(*moved, tensors[2], tau=0.3, kernel=kernel)
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+def test_any_unit_of_the_keys_is_exact(backend, scale, kernel):
+    q, k, v, tau = inputs(5, 4, heads=2)
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    expected = formula(q, k, v, tau, kernel)
+    right = torch.autograd.grad(expected.square().sum(), leaves)
+    factors = (scale, scale, 1.0)
+    small = [
+        (x.detach() * f).float().requires_grad_() for x, f in zip(leaves, factors, strict=True)
+    ]
+    found = slice_attention(*small, tau=(tau * scale).float(), kernel=kernel)
+    torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-5)
+    grads = torch.autograd.grad(found.square().sum(), small)
+    for grad, factor, expected_grad in zip(grads, factors, right, strict=True):
+        torch.testing.assert_close(grad.double() * factor, expected_grad, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -149,6 +195,25 @@ def test_half_precision_is_summed_up_in_float32(backend, heads, dtype):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("heads", [2, 8])
+def test_gradients_in_half_precision(backend, heads, dtype):
+    rows = 5 if backend == "triton" else 60
+    for shared, kernel in itertools.product((True, False), KERNELS):
+        _, _, v, tau = inputs(rows, 8, heads=heads, dtype=dtype)
+        # Without ties, which have no derivative.
+        k, q = (torch.rand(rows, heads).argsort(0) / 4 + shift for shift in (0, 1 / 8))
+        leaves = [x.to(dtype).requires_grad_() for x in ((k, v) if shared else (q, k, v))]
+        wide = [x.detach().double().requires_grad_() for x in leaves]
+        found = slice_attention(leaves[0], *leaves[-2:], tau=tau, kernel=kernel)
+        grads = torch.autograd.grad(found.square().sum(), leaves)
+        expected = formula(wide[0], *wide[-2:], tau.double(), kernel)
+        right = torch.autograd.grad(expected.square().sum(), wide)
+        for grad, wanted in zip(grads, right, strict=True):
+            assert grad.dtype == dtype
+            torch.testing.assert_close(grad.double(), wanted, rtol=0.02, atol=0.02)
+
+
 def test_limits_of_tau_are_the_identity_and_the_mean(backend):
     q, k, v, _ = inputs(9, 8, heads=4, shared=True, dtype=torch.float32)
     torch.testing.assert_close(slice_attention(q, k, v, tau=1e-30), v)
@@ -157,17 +222,30 @@ def test_limits_of_tau_are_the_identity_and_the_mean(backend):
         torch.testing.assert_close(slice_attention(q, k, v, tau=tau), mean)
 
 
-def test_ties_are_averaged_and_their_gradient_follows_the_order(backend):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_ties_are_averaged_and_their_gradient_follows_the_order(backend, kernel):
     k = torch.tensor([[1.0], [1.0], [1.0], [2.0]], dtype=torch.float64, requires_grad=True)
     v = torch.tensor([[1.0], [2.0], [6.0], [0.0]], dtype=torch.float64)
-    found = slice_attention(k, k, v, tau=1.0)
-    torch.testing.assert_close(found, formula(k, k, v, 1.0, "laplace"))
+    found = slice_attention(k, k, v, tau=1.0, kernel=kernel)
+    torch.testing.assert_close(found, formula(k, k, v, 1.0, kernel))
     (grad,) = torch.autograd.grad(found[:, 0] @ v[:, 0], k)
     # The derivative in a direction that keeps the order is that of the formula.
     direction, step = torch.tensor([[0.0], [1.0], [2.0], [0.0]]).double(), 1e-6
     moved = k.detach() + step * direction
-    slope = ((formula(moved, moved, v, 1.0, "laplace") - found).T @ v / step).item()
+    slope = ((formula(moved, moved, v, 1.0, kernel) - found).T @ v / step).item()
     assert (grad * direction).sum().item() == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("heads", [2, 6])
+def test_relu_is_zero_without_gradient_where_all_keys_equal_the_query(backend, heads):
+    q, k, v, _ = inputs(5, 6, heads=heads, dtype=torch.float32)
+    k[:], q[3] = 0.5, 0.5
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    found = slice_attention(*leaves, kernel="relu")
+    torch.testing.assert_close(found, formula(q, k, v, 1.0, "relu"))
+    assert not found[3].any()
+    for grad in torch.autograd.grad(found[3].sum(), leaves):
+        assert not grad.any()
 
 
 def test_empty_input(backend):
@@ -197,15 +275,15 @@ def test_non_contiguous_input_and_leading_dimensions(backend):
     )
 
 
-def test_long_sets(backend):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_long_sets(backend, kernel):
     if backend == "triton":
         pytest.skip("the interpreter is slow")
-    for heads in (1, 20):
-        q, k, v, tau = inputs(1100, 20, heads=heads, dtype=torch.float32)
-        expected = formula(*(x.double() for x in (q, k, v, tau)), "laplace").float()
-        torch.testing.assert_close(
-            slice_attention(q, k, v, tau=tau), expected, rtol=1e-4, atol=1e-5
-        )
+    for heads, shared in itertools.product((1, 20), (False, True)):
+        q, k, v, tau = inputs(1100, 20, heads=heads, shared=shared, dtype=torch.float32)
+        expected = formula(*(x.double() for x in (q, k, v, tau)), kernel).float()
+        found = slice_attention(q, k, v, tau=tau, kernel=kernel)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
