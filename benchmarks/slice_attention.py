@@ -3,9 +3,9 @@
     python -m benchmarks.slice_attention
     python -m benchmarks.slice_attention --lengths 256 4096 --width 256 --heads 8 --json
 
-Every row is one set of `N` rows of the same width and heads. The candidates take turns, and their
-shortest times are compared within one run. *forward* is without gradients, *training* is forward
-and backward; the gradients are those of queries, keys and values (and tau).
+Every row is one kernel and one set of `N` rows of the same width and heads. The candidates take
+turns; the medians of their CPU times are compared within one run. *forward* is without gradients,
+*training* is forward and backward; the gradients are those of queries, keys and values (and tau).
 - head: a key for each head, `q is k`; split: a key for each head, separate queries;
 - channel: a key for each channel, `q is k`;
 - sort: `column_sort` with indices of all channels;
@@ -14,7 +14,10 @@ and backward; the gradients are those of queries, keys and values (and tau).
 
 import argparse
 import json
+import time
 from collections.abc import Callable
+from functools import partial
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -22,8 +25,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from benchmarks.timing import times_ms
 from slicegraph.ops import column_sort, cpu, slice_attention
+from slicegraph.ops.slice_attention import KERNELS
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+OURS, OTHERS = ("head", "split", "channel"), ("sort", "sdpa")
 
 
 def candidates(n: int, width: int, heads: int, trains: bool) -> dict[str, Callable[[], object]]:
@@ -44,17 +49,20 @@ def candidates(n: int, width: int, heads: int, trains: bool) -> dict[str, Callab
             return function()
 
     a, b = by_head
-    functions = {
-        "head": (lambda: slice_attention(a, a, values, tau=tau), [a, values, tau], grad),
-        "split": (lambda: slice_attention(a, b, values, tau=tau), [a, b, values, tau], grad),
-        "channel": (
-            lambda: slice_attention(by_channel, by_channel, values, tau=taus),
-            [by_channel, values, taus],
-            grad,
-        ),
+    functions: dict[str, tuple[Callable[[], Tensor], list[Tensor], Tensor]] = {
         "sort": (lambda: column_sort(by_channel)[0], [by_channel], grad),
         "sdpa": (lambda: scaled_dot_product_attention(q, k, v), [q, k, v], torch.randn_like(q)),
     }
+    for kernel, has_width in KERNELS.items():
+        ours = {
+            "head": (a, a, tau),
+            "split": (a, b, tau),
+            "channel": (by_channel, by_channel, taus),
+        }
+        for name, (queries, keys, width_) in ours.items():
+            call = partial(slice_attention, queries, keys, values, tau=width_, kernel=kernel)
+            leaves = [*{queries, keys}, values, *([width_] if has_width else [])]
+            functions[f"{kernel} {name}"] = (call, leaves, grad)
     return {name: lambda call=call: timed(*call) for name, call in functions.items()}
 
 
@@ -63,30 +71,32 @@ def measure(lengths: list[int], width: int, heads: int, repeats: int) -> list[di
     rows: list[dict[str, object]] = []
     for n in lengths:
         for trains in (False, True):
-            times = times_ms(candidates(n, width, heads, trains), repeats, warmups=2)
-            ms = {name: min(taken) for name, taken in times.items()}
-            rows.append({"rows": n, "phase": "training" if trains else "forward", **ms})
+            calls = candidates(n, width, heads, trains)
+            times = times_ms(calls, repeats, warmups=2, clock=time.process_time)
+            ms = {name: median(taken) for name, taken in times.items()}
+            for kernel in KERNELS:
+                ours = {name: ms[f"{kernel} {name}"] for name in OURS}
+                others = {name: ms[name] for name in OTHERS}
+                phase = "training" if trains else "forward"
+                rows.append({"kernel": kernel, "rows": n, "phase": phase, **ours, **others})
     return rows
 
 
 def table(rows: list[dict[str, object]]) -> str:
     """Return a Markdown table of milliseconds and ratios."""
-    names = ("head", "split", "channel", "sort", "sdpa")
+    names = (*OURS, *OTHERS)
     times = " | ".join(f"{name}, ms" for name in names)
+    pairs = [(name, "sort") for name in OURS] + [("sdpa", name) for name in OURS]
+    titles = " | ".join(f"{one} / {other}" for one, other in pairs)
     lines = [
-        f"| N | phase | {times} | head / sort | channel / sort | sdpa / head | sdpa / channel |",
-        "|" + "---|" * (len(names) + 6),
+        f"| kernel | N | phase | {times} | {titles} |",
+        "|" + "---|" * (3 + len(names) + len(pairs)),
     ]
     for row in rows:
         ms = {name: float(str(row[name])) for name in names}
-        ratios = (
-            ms["head"] / ms["sort"],
-            ms["channel"] / ms["sort"],
-            ms["sdpa"] / ms["head"],
-            ms["sdpa"] / ms["channel"],
-        )
+        ratios = [ms[one] / ms[other] for one, other in pairs]
         cells = [f"{ms[name]:.2f}" for name in names] + [f"{ratio:.1f}" for ratio in ratios]
-        lines.append(f"| {row['rows']} | {row['phase']} | {' | '.join(cells)} |")
+        lines.append(f"| {row['kernel']} | {row['rows']} | {row['phase']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
