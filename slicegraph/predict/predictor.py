@@ -608,7 +608,7 @@ class MoleculePredictor(GraphSliceformer):
             return torch.stack([one for kind in each for one in kind], 1)
 
         shape = (2 * (1 + len(self.others)), self.config.num_targets)
-        return self._each(sizes, batch_size, make, compute, shape).numpy()
+        return _as_numpy(self._each(sizes, batch_size, make, compute, shape))
 
     def _predict(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
@@ -623,9 +623,13 @@ class MoleculePredictor(GraphSliceformer):
 
         values = self._each(sizes, batch_size, make, compute, shape)
         if config.task == "regression":
-            return (values if values.dtype == torch.float64 else values.float()).numpy()
+            return _as_numpy(values)
         values = values.double()  # single precision rounds large logits to 1
         return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
+
+
+def _as_numpy(values: torch.Tensor) -> np.ndarray:
+    return (values if values.dtype == torch.float64 else values.float()).numpy()
 
 
 def encoding_of(config: GraphSliceformerConfig) -> BaseTransform | None:
