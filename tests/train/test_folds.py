@@ -431,7 +431,7 @@ def test_intervals_of_an_ensemble_cover_real_molecules_as_often_as_asked(mini_ta
 
 def test_intervals_of_the_default_head_cover_real_molecules_as_often_as_asked(mini_tables):
     folder, table, rows = mini_tables
-    frame, rows, random = pd.read_csv(table)[:500], rows[:1500], np.random.default_rng(0)
+    frame, rows, random = pd.read_csv(table)[:500], rows[:1000], np.random.default_rng(0)
     options = {"fractions": (0.7, 0.2, 0.1), "split": "random", "progress": False}
     options |= {"root": str(folder / "data"), "out": str(folder / "kernel")}
     run = train(data=frame, target="homolumogap", threads=1, accelerator="cpu", **options)
@@ -449,12 +449,12 @@ def test_intervals_of_the_default_head_cover_real_molecules_as_often_as_asked(mi
     doubtful, every = std[:, 0] >= np.quantile(std, 2 / 3), np.arange(len(true))
     for level in (0.8, 0.9, 0.95):
         # 100 molecules of valid let the coverage vary by 3 points; halves of the others do not.
-        spread = (level * (1 - level) * (1 / 100 + 1 / 1500)) ** 0.5
+        spread = (level * (1 - level) * (1 / 100 + 1 / 1000)) ** 0.5
         assert inside(own, level, every).mean() == pytest.approx(level, abs=0.01 + 2 * spread)
         covered = {"all": [], "doubtful": [], "equal width": []}
         for _ in range(20):
             half, test = np.split(random.permutation(every), 2)
-            more = {"group": np.zeros(750, int), "std": std[half]}
+            more = {"group": np.zeros(500, int), "std": std[half]}
             fitted = replace(own, labels=true[half], values=values[half], **more)
             equal = replace(fitted, std=np.empty((0, 1)))
             covered["all"].append(inside(fitted, level, test).mean())
