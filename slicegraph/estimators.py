@@ -279,7 +279,8 @@ class MoleculeRegressor(RegressorMixin, _MoleculeEstimator):
 
         Args:
             X: the molecules.
-            return_std: also return the standard deviation of the models of an ensemble.
+            return_std: also return the standard deviation that a kernel head predicts, the default
+                of a small table, or that of the models of an ensemble.
         """
         texts = self._texts(X)
         values = self._shaped(self.model_.predict(texts, on_error=self.on_error))
@@ -288,7 +289,7 @@ class MoleculeRegressor(RegressorMixin, _MoleculeEstimator):
         more = self.model_.predict_rows(texts).more
         columns = [column for name, column in more.items() if name.endswith("_std")]
         if not columns:
-            raise ValueError("predict: one model has no deviation; fit with ensemble=5")
+            raise ValueError("predict: one network has no deviation; fit with ensemble=5")
         return values, self._shaped(np.stack(columns, 1))
 
     def predict_interval(self, X: Any, level: float = 0.9) -> np.ndarray:

@@ -214,8 +214,8 @@ def test_the_models_of_an_ensemble_have_a_deviation():
     np.testing.assert_allclose(deviations, members.std(0, ddof=1), rtol=1e-4, atol=1e-6)
 
 
-def test_one_model_has_no_deviation(regressor):
-    with pytest.raises(ValueError, match="fit with ensemble=5"):
+def test_one_network_has_no_deviation(regressor):
+    with pytest.raises(ValueError, match="one network has no deviation; fit with ensemble=5"):
         regressor.predict(X, return_std=True)
 
 

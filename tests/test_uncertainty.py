@@ -13,6 +13,7 @@ from slicegraph.predict.uncertainty import (
     Calibration,
     assess,
     assess_folds,
+    deviation,
     fit_scaling,
     interval_rank,
     packed,
@@ -76,6 +77,50 @@ def test_a_large_deviation_of_the_models_widens_an_interval():
     typical = np.median(std)
     expected = members.std(1, ddof=1)[:, 0] + typical
     assert sizes[1] / sizes[0] == pytest.approx(expected[1] / expected[0])
+
+
+def test_an_interval_is_as_wide_as_the_deviation_that_the_model_predicts():
+    random = np.random.default_rng(20)
+    true, std = random.normal(size=39), random.uniform(0.1, 2, 39)
+    calibration = held_out(true, np.zeros(39), std=std, predicted=np.ones(1, bool))
+    new = np.array([[[0.5]], [[3.0]]])
+    found = calibration.intervals(np.ones((2, 1, 1)), 0.9, new)[:, 0]
+    half = np.sort(np.abs(true) / std)[math.ceil(0.9 * 40) - 1] * new[:, 0, 0]
+    np.testing.assert_allclose(found, np.stack([1 - half, 1 + half], 1))
+
+
+def test_an_interval_of_folds_has_the_mean_deviation_of_their_models():
+    random = np.random.default_rng(21)
+    true, std, fold = random.normal(size=60), random.uniform(0.1, 2, 60), np.arange(60) % 3
+    more = {"predicted": np.ones(1, bool), "shrink": np.array([0.9])}
+    calibration = held_out(true, np.zeros(60), std=std, group=fold, members=[0, 1, 2], **more)
+    members, new = random.normal(size=(4, 3, 1)), random.uniform(0.1, 2, (4, 3, 1))
+    low, high = calibration.intervals(members, 0.8, new)[:, 0].T
+    quantile = np.sort(np.abs(true) / std)[math.ceil(0.8 * 61) - 1]
+    np.testing.assert_allclose((high - low) / 2, 0.9 * quantile * new.mean((1, 2)))
+    np.testing.assert_allclose((high + low) / 2, members.mean((1, 2)))
+
+
+def test_a_predicted_deviation_of_0_of_all_molecules_gives_intervals_of_one_width():
+    true = np.random.default_rng(22).normal(size=39)
+    more = {"std": np.zeros(39), "predicted": np.ones(1, bool)}
+    found = held_out(true, np.zeros(39), **more).intervals(
+        np.ones((2, 1, 1)), 0.9, np.zeros((2, 1, 1))
+    )
+    np.testing.assert_allclose(
+        found, held_out(true, np.zeros(39)).intervals(np.ones((2, 1, 1)), 0.9)
+    )
+
+
+def test_the_deviation_of_several_models_is_that_of_a_draw_from_one_of_them():
+    random = np.random.default_rng(23)
+    means, stds = random.normal(size=(5, 1)), random.uniform(0.5, 2, (5, 1))
+    models = random.integers(5, size=400_000)
+    drawn = means[models, 0] + stds[models, 0] * random.normal(size=len(models))
+    # `deviation` takes the unbiased variance of the means; with a draw it is that of the sample.
+    expected = np.sqrt(drawn.var() - means.var() + means.var(ddof=1))
+    assert deviation(means[None], stds[None])[0, 0] == pytest.approx(expected, rel=0.01)
+    np.testing.assert_allclose(deviation(means[None, :1], stds[None, :1])[0], stds[0])
 
 
 @pytest.mark.parametrize("level", [0.8, 0.9])

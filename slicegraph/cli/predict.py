@@ -2,9 +2,10 @@
 
 Every row of a file is kept, with all its columns. The columns that are added are <target>_pred (a
 value, the probability of class 1, or the class followed by the probabilities <target>_p0,
-<target>_p1, ..., with the names of the classes if they have some), "warning" (what is unusual in
-the molecule, such as a metal) and "error" (why a row has no prediction). Molecules are standardised
-as they were for the training. Files of any size are read in parts. For a folder of .parquet files,
+<target>_p1, ..., with the names of the classes if they have some), <target>_std (a standard
+deviation, of several models and of a kernel head for numbers), "warning" (what is unusual in the
+molecule, such as a metal) and "error" (why a row has no prediction). Molecules are standardised as
+they were for the training. Files of any size are read in parts. For a folder of .parquet files,
 --out is a folder with a file of the same name for each; the same command goes on after an
 interruption.
 """

@@ -8,7 +8,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
@@ -25,7 +24,15 @@ from slicegraph.data.cells import (
     describe_marks,
     read_cell,
 )
-from slicegraph.data.table import EMPTY, FORMULAS, SDF_RECORDS, cut, open_table, plain_name
+from slicegraph.data.table import (
+    EMPTY,
+    FORMULAS,
+    SDF_RECORDS,
+    cut,
+    meant,
+    open_table,
+    plain_name,
+)
 
 _MOST_CLASSES = 50  # words of a column that can be its classes
 _MOST_WORDS = 1000  # counted in a column
@@ -146,10 +153,8 @@ class TableProfile:
         if several := [found for found in names if found.startswith(f"{name} (column ")]:
             choice = ", ".join(map(repr, several))
             raise ValueError(f"{self.file!r} has more than one column {name!r}: choose of {choice}")
-        near = get_close_matches(name.casefold(), [found.casefold() for found in names], 1)
-        meant = "".join(f"did you mean {n!r}? " for n in names if n.casefold() in near)
-        shown = ", ".join(map(repr, names))
-        raise ValueError(f"{self.file!r} has no column {name!r}; {meant}its columns are {shown}")
+        known = f"{meant(name, names)}its columns are {', '.join(map(repr, names))}"
+        raise ValueError(f"{self.file!r} has no column {name!r}; {known}")
 
 
 @dataclass

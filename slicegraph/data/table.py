@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
 from itertools import chain, islice, pairwise
@@ -190,7 +191,8 @@ class _FieldTable(TableSource):
             if name not in unique:
                 many = any(_NUMBERED.sub("", one) == name != one for one in unique)
                 known = f"{'more than one' if many else 'no'} column {name!r}"
-                raise ValueError(f"{path.name!r} has {known}; its columns are {', '.join(unique)}")
+                known += f"; {meant(name, unique)}its columns are {', '.join(unique)}"
+                raise ValueError(f"{path.name!r} has {known}")
         smiles = smiles or _guess_smiles(path.name, unique, sample)
         if labels is None:
             others = [k for k, n in enumerate(unique) if n != smiles and not _NUMBERED.search(n)]
@@ -778,6 +780,12 @@ def plain_number(text: str) -> tuple[float, str | None]:
     if math.isinf(value):
         return value, "is not finite"
     return value, "is too large for float32" if abs(value) > _LARGEST else "is not a number"
+
+
+def meant(name: str, names: Sequence[str]) -> str:
+    """Return the question for a column with a similar name, or nothing."""
+    near = get_close_matches(name.casefold(), [found.casefold() for found in names], 1)
+    return "".join(f"did you mean {found!r}? " for found in names if found.casefold() in near)
 
 
 def _guess_smiles(file: str, names: list[str], sample: list[list[str]]) -> str:

@@ -283,6 +283,11 @@ class GraphSliceformerConfig(Config):
         return (sizes[0] + more, *sizes[1:]) if sizes else sizes
 
     @property
+    def has_deviation(self) -> bool:
+        """Whether a prediction has a standard deviation of its own, as that of a kernel head."""
+        return bool(self.kernel_rows) and self.task == "regression"
+
+    @property
     def num_features(self) -> int:
         """How many numbers are joined to the vector of each graph."""
         return len(self.feature_columns) + len(self.descriptors) + self.fingerprint
@@ -712,6 +717,14 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             kind = type(x).__name__
             raise ValueError(f"GraphSliceformer: x is a {kind}, expected no further arguments")
         return self.rescale(self.score(x))
+
+    def with_deviation(self, batch: Data) -> tuple[Tensor, Tensor]:
+        """Predicts the targets and, by a kernel head, the standard deviation of each, in their
+        unit. A small deviation d of a logarithm to base 10 is one of value * ln(10) * d."""
+        scores, spread = self.head.with_deviation(self.head_input(batch))
+        values = self.rescale(scores)
+        spread = spread if self.target_std is None else spread * self.target_std
+        return values, spread * values * math.log(10) if self.config.log_target else spread
 
     def _check_tensors(
         self, edge_index: Any, edge_attr: Tensor | None, attributes: dict[str, Tensor]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -301,6 +301,11 @@ class Closeness(NamedTuple):
     descriptors: Tensor | None
     counts: Tensor | None
 
+    def each(self, change: Callable[[str, Tensor], Tensor]) -> "Closeness":
+        """Change each of them, by its name and what it is."""
+        found: Any = {name: one for name, one in self._asdict().items() if one is not None}
+        return self._replace(**{name: change(name, one) for name, one in found.items()})
+
 
 class KernelHead(torch.nn.Module):
     r"""Predicts by a sum over stored training molecules: a Gaussian process on several views.
@@ -311,7 +316,8 @@ class KernelHead(torch.nn.Module):
     with the counts :math:`c` of Morgan neighbourhoods (their Tanimoto similarity), the descriptors
     :math:`d`, the vector of the encoder :math:`e` and the columns of a table :math:`p`. Each of
     the other kernels is Matern's with 3/2, :math:`(1 + \sqrt{3} r / l) \exp(-\sqrt{3} r / l)`.
-    Far away from the training molecules the prediction is :math:`b + v_0 \sum_n w_n`.
+    Far away from the training molecules the prediction is :math:`b + v_0 \sum_n w_n`. The variances
+    :math:`v` and the noise are in the square of the unit of the labels.
 
     :func:`slicegraph.train.head.solve_kernel` solves it; there is nothing that a gradient trains.
 
@@ -328,6 +334,7 @@ class KernelHead(torch.nn.Module):
     """
 
     VARIANCES = ("constant", "counts", "descriptors", "vectors")
+    MOST_COMPARED = 3_000  # stored molecules of `with_deviation`: its matrix of all pairs is kept
     SETTINGS = (*VARIANCES, "vectors_length", "columns_length", "descriptors_length", "noise")
 
     weight: Tensor
@@ -355,6 +362,7 @@ class KernelHead(torch.nn.Module):
         }
         for name, value in buffers.items():
             self.register_buffer(name, value)
+        self._factors: list[tuple[Tensor, Tensor]] = []  # of each target, made when needed
 
     def extra_repr(self) -> str:
         return f"{len(self.points)} rows, {self.sizes}"
@@ -373,6 +381,7 @@ class KernelHead(torch.nn.Module):
         views = zip(scale.split(self.sizes[:3]), deviation.split(self.sizes[:3]), strict=True)
         for own, spread in views:  # the mean squared distance of two molecules becomes 1
             own /= (2 * (own * spread).square().sum()).sqrt().clamp(min=1e-6)
+        self._factors = []
         self.points.copy_(floats)
         self.counts.copy_(counts.sinh().round().clamp(0, 255))
         self.shift.copy_(floats.mean(0))
@@ -384,14 +393,58 @@ class KernelHead(torch.nn.Module):
         Args:
             x: ``[B, sum(sizes)]``, the numbers of each in the order of ``sizes``.
         """
-        found = self.closeness(x)
+        return self._outputs(self.closeness(x)).to(x.dtype)
+
+    def _outputs(self, found: Closeness) -> Tensor:
+        each = zip(self.log_settings, self.weight.split(self.outputs), strict=True)
         outputs = [
             self.kernel(found, settings) @ weight.to(found.vectors.dtype).T
-            for settings, weight in zip(
-                self.log_settings, self.weight.split(self.outputs), strict=True
-            )
+            for settings, weight in each
         ]
-        return (torch.cat(outputs, -1) + self.bias).to(x.dtype)
+        return torch.cat(outputs, -1) + self.bias
+
+    @torch.no_grad()
+    def with_deviation(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        r"""Predicts the outputs, and the standard deviation of a new label of each target.
+
+        .. math:: s^2(x) = k(x, x) - k_x^T (K + \sigma^2 I)^{-1} k_x + \sigma^2
+
+        with the kernel K of the stored molecules that have a label, and the noise :math:`\sigma^2`
+        of a label of weight 1. Of many molecules only some are compared, and s is a little larger.
+
+        Args:
+            x: as in :meth:`forward`.
+
+        Shapes:
+            - output: ``[B, targets * outputs]`` and ``[B, targets]``; 0 for a target that had no
+              labels, or equal ones.
+        """
+        found, spread = self.closeness(x), []
+        if not self._factors or self._factors[0][1].device != found.vectors.device:
+            self._factors = self._factorised()
+        itself = dict.fromkeys(Closeness._fields[:3], 0.0) | {"counts": 1.0}
+        same = found.each(lambda name, one: one.new_full((1, 1), itself[name]))
+        for settings, (rows, factor) in zip(self.log_settings, self._factors, strict=True):
+            near = self.kernel(found, settings)[:, rows].T
+            known = torch.linalg.solve_triangular(factor, near, upper=False).square().sum(0)
+            left = (self.kernel(same, settings)[0, 0] - known).clamp(min=0)
+            spread.append((left + settings[-1].to(left).exp()).sqrt() * bool(len(rows)))
+        return self._outputs(found).to(x.dtype), torch.stack(spread, -1).to(x.dtype)
+
+    def _factorised(self) -> list[tuple[Tensor, Tensor]]:
+        """The molecules that each target is compared with, and Cholesky's factor of theirs."""
+        most = round(self.MOST_COMPARED / len(self.log_settings) ** 0.5)
+        last, device = len(self.points) - 1, self.points.device
+        few = torch.linspace(0, last, min(most, last + 1), device=device).long()
+        stored, found = torch.cat([self.points, self.counts.to(self.points).asinh()], 1), []
+        near = self.closeness(stored[few]).each(lambda _, one: one[:, few])
+        weights = self.weight.split(self.outputs)
+        for settings, weight in zip(self.log_settings, weights, strict=True):
+            known = (weight[:, few] != 0).any(0)
+            kernel = self.kernel(near, settings)[known][:, known]
+            kernel.diagonal().add_(settings[-1].to(kernel).exp())
+            found.append((few[known], torch.linalg.cholesky(kernel)))
+        return found
 
     def closeness(self, x: Tensor) -> Closeness:
         """Compare molecules ``[B, sum(sizes)]`` with the stored ones, in double precision."""

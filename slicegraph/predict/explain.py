@@ -256,7 +256,9 @@ class Predictor(Protocol):
 
     config: Any
 
-    def predict_graphs(self, graphs: Sequence[Any], batch_size: int = 256) -> Any: ...
+    def predict_graphs(
+        self, graphs: Sequence[Any], batch_size: int = 256, *, more: bool = True
+    ) -> Any: ...
 
 
 def explain_rows(
@@ -404,7 +406,7 @@ def _predict(
 ) -> np.ndarray:
     pairs = [] if numbers is None else zip(graphs, numbers, strict=True)
     rows = graphs if numbers is None else [Sample(*pair) for pair in pairs]
-    found = model.predict_graphs(rows, batch_size)
+    found = model.predict_graphs(rows, batch_size, more=False)
     if any(error is not None for error in found.errors):
         raise ValueError(_NOT_FINITE)
     return found.values.astype(np.float64)

@@ -35,7 +35,7 @@ from slicegraph.models.base import find_model, load, member_folders, save_member
 from slicegraph.nn.mixer import ENCODER_MIXERS
 from slicegraph.ops.paths import MAX_DISTANCE
 from slicegraph.predict.explain import SAMPLES, Explanations, Sample, explain_rows
-from slicegraph.predict.uncertainty import Calibration, Neighbours, deviation
+from slicegraph.predict.uncertainty import Calibration, Neighbours, deviation, in_logarithms
 from slicegraph.registry import predictor_class
 from slicegraph.transforms import StructuralEncoding
 
@@ -250,11 +250,11 @@ class MoleculePredictor(GraphSliceformer):
         texts = self._texts(smiles)
         calibration = self._calibration()
         graphs = RowReader.of(self.config).each(texts, features)
-        found, errors, _, _ = self._graph_rows(graphs, batch_size, self._predict)
+        found, errors, _, _ = self._graph_rows(graphs, batch_size, self._predict_sure)
         if on_error == "raise":
             _raise_first("predict_interval", texts, errors)
         if self.config.task == "regression":
-            ends = self._intervals(calibration, found, level)
+            ends = self._intervals(calibration, *self._parted(found), level)
         else:
             ends = calibration.sets(found, level)
             ends[np.isnan(found).any(axis=tuple(range(1, found.ndim)))] = False
@@ -395,8 +395,9 @@ class MoleculePredictor(GraphSliceformer):
     ) -> Predictions:
         """As `predict`, with a target axis; NaN and a reason for a text that is not a molecule.
 
-        The field `more` has columns by name. For several models ``<target>_std``, their standard
-        deviation. With an `interval`, such as 0.9, ``<target>_low`` and ``<target>_high``, for
+        The field `more` has columns by name. For several models, and for a kernel head of a
+        regression, ``<target>_std``, see :func:`~slicegraph.predict.uncertainty.deviation`. With an
+        `interval`, such as 0.9, ``<target>_low`` and ``<target>_high``, for
         classes ``<target>_calibrated`` probabilities and the ``<target>_set`` of classes. With
         `near`, ``nearest_train_similarity``, ``nearest_train_molecule`` and ``outside_domain``.
         """
@@ -411,27 +412,37 @@ class MoleculePredictor(GraphSliceformer):
         graphs: Sequence[Read],
         batch_size: int = 256,
         interval: float | None = None,
+        more: bool = True,
     ) -> Predictions:
-        """As `predict_rows`, for the results of `RowReader`."""
-        found = self._graph_rows(graphs, batch_size, self._predict)
-        more = self._more_columns(found.values, interval)
-        return found._replace(values=found.values.mean(1), more=more)
+        """As `predict_rows`, for the results of `RowReader`; with ``more=False`` values alone."""
+        compute = self._predict_sure if more else self._predict
+        found = self._graph_rows(graphs, batch_size, compute)
+        members, std = self._parted(found.values)
+        columns = self._more_columns(members, std, interval) if more else {}
+        return found._replace(values=members.mean(1), more=columns)
 
-    def _more_columns(self, members: np.ndarray, interval: float | None) -> dict[str, np.ndarray]:
+    def _parted(self, found: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """The values of each model and, of kernel heads, their deviations."""
+        count = 1 + len(self.others)
+        return found[:, :count], found[:, count:] if found.shape[1] > count else None
+
+    def _more_columns(
+        self, members: np.ndarray, std: np.ndarray | None, interval: float | None
+    ) -> dict[str, np.ndarray]:
         """The columns of deviation and interval, of ``[N, models, targets(, classes)]``."""
         config, values, more = self.config, members.mean(1), dict[str, np.ndarray]()
         calibration = None if interval is None else self._calibration()
         bad = ~np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
         level = 0.0 if interval is None else interval
-        if members.shape[1] > 1:
-            stds = deviation(members).T
+        if members.shape[1] > 1 or std is not None:
+            stds = deviation(members, std).T
             more = {
                 f"{name}_std": own for name, own in zip(target_labels(config), stds, strict=True)
             }
         if calibration is None:
             return more
         if config.task == "regression":
-            ends = self._intervals(calibration, members, level)
+            ends = self._intervals(calibration, members, std, level)
             for target, name in enumerate(target_labels(config)):
                 more[f"{name}_low"], more[f"{name}_high"] = ends[:, target].T
             return more
@@ -447,12 +458,14 @@ class MoleculePredictor(GraphSliceformer):
             more |= added | {f"{name}_set": np.array(texts, object)}
         return more
 
-    def _intervals(self, calibration: Calibration, members: np.ndarray, level: float) -> np.ndarray:
+    def _intervals(
+        self, calibration: Calibration, members: np.ndarray, std: np.ndarray | None, level: float
+    ) -> np.ndarray:
         """The intervals of a regression; those of logarithms are computed from logarithms."""
         if not self.config.log_target:
-            return calibration.intervals(members, level)
-        with np.errstate(divide="ignore"):
-            return 10 ** calibration.intervals(np.log10(members.astype(np.float64)), level)
+            return calibration.intervals(members, level, std)
+        members, std = in_logarithms(members, std)
+        return 10 ** calibration.intervals(members, level, std)
 
     def check_extras(self, interval: float | None = None, near: bool = False) -> None:
         """Raise if `predict_rows` cannot compute these columns."""
@@ -502,7 +515,15 @@ class MoleculePredictor(GraphSliceformer):
         """Predict every molecule of a store: ``[N, targets]`` or ``[N, targets, classes]``."""
         return self.predict_members(store, batch_size).mean(1)
 
-    def predict_members(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray:
+    def deviations_store(self, store: MoleculeStore, batch_size: int = 256) -> np.ndarray | None:
+        """The deviations of kernel heads, ``[N, models, targets]``; None of any other model."""
+        if not self.config.has_deviation:
+            return None
+        return self._parted(self.predict_members(store, batch_size, self._predict_sure))[1]
+
+    def predict_members(
+        self, store: MoleculeStore, batch_size: int = 256, compute: Callable | None = None
+    ) -> np.ndarray:
         """As `predict_store`, by each model: ``[N, models, targets]`` or with classes."""
         self.check_features(store.meta["atom_vocabulary"], store.meta["bond_vocabulary"])
         config, own = self.config, store.numbers("columns")
@@ -515,7 +536,7 @@ class MoleculePredictor(GraphSliceformer):
             raise ValueError(f"predict: the model needs the features {listed} of the data")
         if config.descriptors or config.fingerprint:
             store = with_features(store, config.descriptors, config.fingerprint)
-        return self._predict(
+        return (compute or self._predict)(
             store.num_atoms, batch_size, lambda chosen: collate(store, chosen, encode=None)
         )
 
@@ -575,6 +596,20 @@ class MoleculePredictor(GraphSliceformer):
             values[torch.from_numpy(np.concatenate(rows))] = torch.cat(found).cpu()
         return values
 
+    def _predict_sure(
+        self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
+    ) -> np.ndarray:
+        """As `_predict`; of kernel heads also the deviations, as further models: see `_parted`."""
+        if not self.config.has_deviation:
+            return self._predict(sizes, batch_size, make)
+
+        def compute(batch: Data) -> torch.Tensor:
+            each = zip(*(model.with_deviation(batch) for model in self.members), strict=True)
+            return torch.stack([one for kind in each for one in kind], 1)
+
+        shape = (2 * (1 + len(self.others)), self.config.num_targets)
+        return _as_numpy(self._each(sizes, batch_size, make, compute, shape))
+
     def _predict(
         self, sizes: np.ndarray, batch_size: int, make: Callable[[np.ndarray], Data]
     ) -> np.ndarray:
@@ -588,9 +623,13 @@ class MoleculePredictor(GraphSliceformer):
 
         values = self._each(sizes, batch_size, make, compute, shape)
         if config.task == "regression":
-            return (values if values.dtype == torch.float64 else values.float()).numpy()
+            return _as_numpy(values)
         values = values.double()  # single precision rounds large logits to 1
         return (values.sigmoid() if config.task == "binary" else values.softmax(-1)).numpy()
+
+
+def _as_numpy(values: torch.Tensor) -> np.ndarray:
+    return (values if values.dtype == torch.float64 else values.float()).numpy()
 
 
 def encoding_of(config: GraphSliceformerConfig) -> BaseTransform | None:
@@ -660,7 +699,8 @@ def more_columns(
         several = config.task == "multiclass"
         added = [f"_{word}" for word in class_labels(config)] if several else [""]
         ends = [*(f"_calibrated{word}" for word in added), "_set"]
-    names = [f"{name}_std" for name in target_labels(config) if models > 1]
+    sure = models > 1 or config.has_deviation
+    names = [f"{name}_std" for name in target_labels(config) if sure]
     if interval is not None:
         names += [f"{name}{end}" for name in target_labels(config) for end in ends]
     return [*names, *(NEAR_COLUMNS if near else ())]

@@ -76,7 +76,8 @@ class Calibration:
         labels: ``[n, targets]``, NaN for a gap.
         values: predictions of the group, ``[n, targets]``: values or probabilities of class 1;
             ``[n, targets, classes]`` for several classes.
-        std: the deviation of the models of the group, ``[n, targets]``; empty for one model.
+        std: the deviation of the models of the group, ``[n, targets]``, or that which a kernel head
+            predicts; empty for one network.
         group: the number of the group in which each molecule is held out, ``[n]``.
         member_groups: the group of each model, ``[models]``.
         draws: how many times each molecule is held out, ``[1]``.
@@ -84,6 +85,7 @@ class Calibration:
             empty or NaN, if that is not known.
         similarity: to the nearest training molecule of its group, ``[n]``; may be empty.
         index: the position of each molecule in the store, ``[n]``; may be empty.
+        predicted: whether `std` is predicted by each model itself, ``[1]``.
         bits: the fingerprints of the training molecules, ``[m, 256]`` uint8 (those of rows of
             several molecules are joined); may be empty.
         texts: their SMILES as UTF-8, one a line.
@@ -99,6 +101,7 @@ class Calibration:
     shrink: np.ndarray = field(default_factory=lambda: np.empty(0))
     similarity: np.ndarray = field(default_factory=lambda: np.empty(0))
     index: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    predicted: np.ndarray = field(default_factory=lambda: np.zeros(1, bool))
     bits: np.ndarray = field(default_factory=lambda: np.empty((0, _BYTES), np.uint8))
     texts: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
 
@@ -135,14 +138,15 @@ class Calibration:
         """The held-out molecules with a label of this target."""
         return np.flatnonzero(~np.isnan(self.labels[:, target]))
 
-    def _by_group(self, members: np.ndarray) -> "Groups":
+    def _by_group(self, members: np.ndarray, std: np.ndarray | None = None) -> "Groups":
         """The mean and the deviation of the models of each group, of ``[N, models, ...]``."""
-        numbers = range(int(self.member_groups.max()) + 1)
-        parts = [members[:, self.member_groups == number] for number in numbers]
+        places = [self.member_groups == n for n in range(int(self.member_groups.max()) + 1)]
         spread = None
         if self.normalised:
-            spread = np.stack([part.std(1, ddof=1) for part in parts])
-        return Groups(np.stack([part.mean(1) for part in parts]), spread)
+            own = [None if std is None or not self.predicted[0] else std[:, at] for at in places]
+            parts = zip(places, own, strict=True)
+            spread = np.stack([deviation(members[:, at], one) for at, one in parts])
+        return Groups(np.stack([members[:, at].mean(1) for at in places]), spread)
 
     @property
     def normalised(self) -> bool:
@@ -150,16 +154,22 @@ class Calibration:
         return bool(self.std.size)
 
     def _widths(self, std: np.ndarray, target: int) -> np.ndarray:
-        """What errors are divided by: the deviation plus a typical one, so that none is near 0."""
+        """What errors are divided by: a deviation that has the noise of the labels in it; or that
+        of several models plus a typical one, so that none is near 0."""
+        if self.predicted[0]:
+            return np.where(std > 0, std, 1.0)
         typical = float(np.median(self.std[self._rows(target), target]))
         return std + (typical or 1.0)
 
-    def intervals(self, members: np.ndarray, level: float) -> np.ndarray:
+    def intervals(
+        self, members: np.ndarray, level: float, std: np.ndarray | None = None
+    ) -> np.ndarray:
         r"""Return the conformal intervals of a regression: ``[N, targets, 2]``.
 
         With one group this is split conformal prediction, :math:`\mu(x) \pm q s(x)` with the
-        quantile q of the held-out errors :math:`R_i = |y_i - \mu(x_i)| / s(x_i)`. s is 1 or, for
-        several models in each group, their deviation plus its median. See `interval_rank` for the
+        quantile q of the held-out errors :math:`R_i = |y_i - \mu(x_i)| / s(x_i)`. s is 1, the
+        deviation that a kernel head predicts or, for several models in each group, their deviation
+        plus its median. See `interval_rank` for the
         quantile. With folds, :math:`\mu(x)` is the mean of all groups, and q is multiplied by the
         factor of `shrinkage`. If that is not known, it is CV+ (Barber et al. 2021), which covers
         more: the quantiles of :math:`\mu_{g(i)}(x) \pm R_i s_{g(i)}(x)`, where the models of group
@@ -168,8 +178,9 @@ class Calibration:
         Args:
             members: the predictions of each model, ``[N, models, targets]``.
             level: the probability that an interval has the true value.
+            std: the deviation that each model predicts, ``[N, models, targets]``, for kernel heads.
         """
-        return self._intervals(self._by_group(members), level)
+        return self._intervals(self._by_group(members, std), level)
 
     def _intervals(self, groups: "Groups", level: float) -> np.ndarray:
         check_level(level)
@@ -279,23 +290,31 @@ _BINS = 10  # of the probabilities of a reliability curve
 _MOST_ASSESSED = 5_000  # molecules
 
 
-def assess(calibration: Calibration, labels: np.ndarray, members: np.ndarray) -> list[Any]:
+def assess(
+    calibration: Calibration,
+    labels: np.ndarray,
+    members: np.ndarray,
+    std: np.ndarray | None = None,
+) -> list[Any]:
     """Assess intervals and probabilities on molecules that were not used for anything else.
 
     Args:
         calibration: what is fitted, on other molecules.
         labels: ``[N, targets]``, NaN for a gap.
         members: the predictions of each model, ``[N, models, targets(, classes)]``.
+        std: the deviation that each model predicts, ``[N, models, targets]``, if it does.
 
     Returns:
         a dict for each target, as of `_assessment`; None if there are too few held-out labels.
     """
     labels, members = labels[:_MOST_ASSESSED], members[:_MOST_ASSESSED]
-    groups = calibration._by_group(members)
-    values, std = members.mean(1), None
-    if members.shape[1] > 1:
-        std = members.std(1, ddof=1)
-    return _assessments([(calibration, calibration, groups, labels, values, std)])
+    own = None if std is None else std[:_MOST_ASSESSED]
+    groups = calibration._by_group(members, own)
+    spread = None
+    if members.shape[1] > 1 or own is not None:
+        spread = members.std(1, ddof=1) if own is None else deviation(members, own)
+    parts = (calibration, calibration, groups, labels, members.mean(1), spread)
+    return _assessments([parts])
 
 
 def assess_folds(calibration: Calibration) -> list[Any]:
@@ -464,17 +483,30 @@ def reliability(chances: np.ndarray, labels: np.ndarray) -> list[list[float]]:
     ]
 
 
-def deviation(members: np.ndarray) -> np.ndarray:
-    """Compute the standard deviation of the models, ``[n, targets]``, of ``[n, models, targets]``.
+def deviation(members: np.ndarray, std: np.ndarray | None = None) -> np.ndarray:
+    r"""Compute the standard deviation of the models, ``[n, targets]``, of ``[n, models, targets]``.
 
     For several classes it is that of the probability of the predicted class. One model has none.
+    If each model predicts a deviation of its own, `std`, it is that of all their distributions
+    together: :math:`\sqrt{\frac{1}{K} \sum_k s_k^2 + \operatorname{var}_k \mu_k}`.
     """
+    if std is not None:
+        own = np.square(std, dtype=np.float64).mean(1)
+        return np.sqrt(own + (members.var(1, ddof=1) if members.shape[1] > 1 else 0))
     if members.shape[1] == 1:
         return np.full((len(members), members.shape[2]), np.nan)
     if members.ndim == 4:
         chosen = np.nan_to_num(members.mean(1)).argmax(-1)[:, None, :, None]
         members = np.take_along_axis(members, chosen, 3)[..., 0]
     return members.std(1, ddof=1)
+
+
+def in_logarithms(values: np.ndarray, std: np.ndarray | None) -> tuple[Any, Any]:
+    """Return values and deviations as those of the decimal logarithms; see
+    :meth:`slicegraph.models.GraphSliceformer.with_deviation`."""
+    values = values.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(values), None if std is None else std / (values * math.log(10))
 
 
 def _or_none(values: np.ndarray) -> list[float | None]:

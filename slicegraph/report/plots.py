@@ -203,7 +203,7 @@ def uncertainty_plots(facts: Mapping[str, Any], unit: str, prefix: str = "") -> 
         def draw_bins(axes: Axes, theme: Theme) -> None:
             axes.plot(deviation, errors, "o-", color=theme.first, linewidth=1.2, markersize=4.5)
             axes.set(xlim=(0, None), ylim=(0, None))
-            x = in_unit("deviation of the models", unit)
+            x = in_unit("deviation of the prediction", unit)
             label(axes, theme, x, in_unit("root mean squared error", unit))
 
         rank = facts.get("spearman")

@@ -29,7 +29,14 @@ from slicegraph.metrics import counted
 from slicegraph.predict.explain import ATOM_COLUMNS
 from slicegraph.predict.predictor import MoleculePredictor, load_predictor
 from slicegraph.predict.table import labelled_table
-from slicegraph.predict.uncertainty import Calibration, assess, assess_folds, deviation, shrinkage
+from slicegraph.predict.uncertainty import (
+    Calibration,
+    assess,
+    assess_folds,
+    deviation,
+    in_logarithms,
+    shrinkage,
+)
 from slicegraph.train import results
 from slicegraph.train.callbacks import Stopped, changed_settings
 from slicegraph.train.config import TrainConfig
@@ -311,6 +318,7 @@ class _Part:
     table: pd.DataFrame  # index, row, smiles, num_atoms
     labels: np.ndarray  # [n, targets]
     members: np.ndarray  # [n, models, targets], or with classes
+    std: np.ndarray | None = None  # [n, models, targets], what each model predicts
 
     @property
     def values(self) -> np.ndarray:
@@ -321,9 +329,16 @@ class _Part:
     def index(self) -> np.ndarray:
         return self.table["index"].to_numpy(np.int64)
 
+    @property
+    def deviation(self) -> np.ndarray | None:
+        """The deviation of the prediction, ``[n, targets]``; None of a single network."""
+        known = self.std is not None or self.members.shape[1] > 1
+        return deviation(self.members, self.std) if known else None
+
     def target(self, number: int) -> "_Part":
         """The predictions of one target."""
-        return _Part(self.table, self.labels[:, [number]], self.members[:, :, [number]])
+        std = None if self.std is None else self.std[:, :, [number]]
+        return _Part(self.table, self.labels[:, [number]], self.members[:, :, [number]], std)
 
 
 def _read_part(members: Sequence[Member], split: str, task: Any) -> _Part | None:
@@ -343,7 +358,10 @@ def _read_part(members: Sequence[Member], split: str, task: Any) -> _Part | None
 
     labels = columns(tables[0], ["true"])[:, :, 0]
     values = np.stack([columns(table, kinds) for table in tables], 1)
-    return _Part(tables[0], labels, values if several else values[..., 0])
+    std = None
+    if all(f"{name}_std" in tables[0] for name in task.target_names):
+        std = np.stack([columns(table, ["std"])[..., 0] for table in tables], 1)
+    return _Part(tables[0], labels, values if several else values[..., 0], std)
 
 
 def _write_results(
@@ -385,8 +403,8 @@ def _write_results(
 def _in_logarithms(part: _Part | None) -> _Part | None:
     if part is None:
         return None
-    with np.errstate(divide="ignore"):
-        return _Part(part.table, np.log10(part.labels), np.log10(part.members))
+    scaled = in_logarithms(part.members, part.std)
+    return _Part(part.table, np.log10(part.labels), *scaled)
 
 
 def _design(groups: list[list[Member]]) -> str:
@@ -552,10 +570,10 @@ def _calibration(
     joined["values"] = [part.values for _, part in known]
     joined["index"] = [part.index for _, part in known]
     joined["group"] = [np.full(len(part.index), place) for place, part in known]
-    joined["std"] = []
-    if all(len(members) > 1 for members in groups):
-        joined["std"] = [deviation(part.members) for _, part in known]
+    stds = [part.deviation for _, part in known]
+    joined["std"] = [] if any(std is None for std in stds) else stds
     arrays = {name: np.concatenate(own) for name, own in joined.items() if own}
+    arrays["predicted"] = np.array([any(part.std is not None for _, part in known)])
     if len(groups) > 1 and kind == "regression":
         arrays["shrink"] = _shrink(parts)
     return results.calibration(
@@ -602,7 +620,7 @@ def _uncertainty(
     elif test is None:
         return {}
     else:
-        found = assess(calibration, test.labels, test.members)
+        found = assess(calibration, test.labels, test.members, test.std)
     each = zip(dataset.task.target_names, found, strict=True)
     return {name: own for name, own in each if own is not None}
 
@@ -618,8 +636,9 @@ def _write_predictions(
     names = [own[0].name.partition("-model-")[0] for part, own in parts for _ in part.index]
     index = np.concatenate([part.index for part, _ in parts])
     values, std = np.concatenate([part.values for part, _ in parts]), None
-    if any(part.members.shape[1] > 1 for part, _ in parts):
-        std = np.concatenate([deviation(part.members) for part, _ in parts])
+    stds = [part.deviation for part, _ in parts]
+    if any(one is not None for one in stds):
+        std = np.concatenate([deviation(part.members, part.std) for part, _ in parts])
     text = labelled_table(dataset, index, values, std=std, parts=names if named else None)
     folder.write(f"predictions/{split}.csv", text.decode())
 

@@ -116,13 +116,17 @@ def _solve_kernel(model: Any, found: _Known, seed: int) -> str:
         if bool((labels != labels[0]).any()):
             labels = (labels - centre) / spread
             settings = choose_settings(head, _part(near, known), labels, weights, seed)
-            head.log_settings[target] = settings
-            kernel = head.kernel(_part(near, known), head.log_settings[target])
+            stored = settings.clone()  # for labels of the model, not of variance 1
+            stored[-1] = (settings[-1].exp() + _LEAST_NOISE).log()
+            stored[[*range(len(head.VARIANCES)), -1]] += 2 * spread.log()
+            head.log_settings[target] = stored
+            kernel = head.kernel(_part(near, known), head.log_settings[target]) / spread.square()
             solution, left_out = gaussian_process(kernel, labels, weights, settings[-1])
             slope, offset = spread.expand(head.outputs), centre
             if not regression:
                 slope, offset = _calibrated(left_out, own, weights)
-            head.weight[rows.start : rows.stop, known] = (slope * solution).T.to(head.weight)
+            weight = slope * solution / spread.square()
+            head.weight[rows.start : rows.stop, known] = weight.T.to(head.weight)
             head.bias[rows] = offset.to(head.bias)
             error = (weights[:, None] * (left_out - labels).square()).mean().sqrt()
             texts.append(f"{float(1 - error.square()):.2f}")
@@ -136,8 +140,7 @@ def _solve_kernel(model: Any, found: _Known, seed: int) -> str:
 def _part(near: Closeness, rows: Tensor) -> Closeness:
     if len(rows) == len(near.vectors):  # all of them, in order
         return near
-    found: Any = (None if one is None else one[rows][:, rows] for one in near)
-    return Closeness(*found)
+    return near.each(lambda _, one: one[rows][:, rows])
 
 
 def _signs(y: Tensor, outputs: int) -> Tensor:

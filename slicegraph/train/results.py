@@ -13,7 +13,13 @@ from slicegraph.data.molecules import fingerprints, morgan_counts, nearest
 from slicegraph.metrics import TITLES, all_metrics, counted, most_probable, number
 from slicegraph.models.base import card_text, versions
 from slicegraph.predict.explain import atom_rows, explain_rows
-from slicegraph.predict.uncertainty import MOST_TRAINING, Calibration, assess, packed
+from slicegraph.predict.uncertainty import (
+    MOST_TRAINING,
+    Calibration,
+    assess,
+    in_logarithms,
+    packed,
+)
 
 FEW = 50  # labels of the test split, below which the headline has an interval
 _MOST_NAMED = 10  # targets in the headline and in a warning
@@ -28,14 +34,11 @@ class Scored(NamedTuple):
 
     labels: np.ndarray
     values: np.ndarray  # [n, targets], or of several classes their probabilities
+    std: np.ndarray | None = None  # [n, targets], that a kernel head predicts
 
-
-def in_logarithms(scored: Any) -> Any:
-    """Return the labels and values as decimal logarithms, from which their intervals are made."""
-    if scored is None:
-        return None
-    with np.errstate(divide="ignore"):
-        return Scored(np.log10(scored.labels), np.log10(scored.values.astype(np.float64)))
+    def in_logarithms(self) -> "Scored":
+        """Return the same of decimal logarithms, from which their intervals are made."""
+        return Scored(np.log10(self.labels), *in_logarithms(self.values, self.std))
 
 
 def score_splits(
@@ -276,6 +279,8 @@ def calibration_of(dataset: Any, valid: Any) -> Calibration | None:
         positions = dataset.splits["valid"]
         arrays |= {"labels": valid.labels, "values": valid.values, "index": positions}
         arrays["group"] = np.zeros(len(positions), np.int64)
+        if valid.std is not None:
+            arrays |= {"std": valid.std, "predicted": np.ones(1, bool)}
     targets = dataset.task.num_targets
     found = calibration(dataset.task.kind, arrays, np.zeros(1, np.int64), smiles, bits, targets)
     if valid is None:
@@ -337,7 +342,8 @@ def uncertainty_of(dataset: Any, found: Calibration | None, test: Any) -> dict[s
     """Assess the intervals of a single model on its test split, by target."""
     if found is None or test is None or not len(found.labels):
         return {}
-    each = assess(found, test.labels, test.values[:, None])
+    std = None if test.std is None else test.std[:, None]
+    each = assess(found, test.labels, test.values[:, None], std)
     names = dataset.task.target_names
     return {name: own for name, own in zip(names, each, strict=True) if own is not None}
 

@@ -225,6 +225,17 @@ def _describe_memory(module: TrainingModule, data: Any) -> str:
     )
 
 
+def _deviations(module: TrainingModule, dataset: Any, model: Path) -> dict[str, Any]:
+    """The deviations that a kernel head predicts for the molecules of valid and test."""
+    if not getattr(module.model.config, "has_deviation", False):
+        return {}
+    own = load_predictor(model, module.trainer.strategy.root_device)
+    splits = [name for name in module.data.evaluated if name != "train"]
+    return {
+        name: own.deviations_store(dataset.store[dataset.splits[name]])[:, 0] for name in splits
+    }
+
+
 def _write_results(
     module: TrainingModule, log: callbacks.LogTable, checkpoint: callbacks.RunCheckpoint
 ) -> RunResult:
@@ -278,20 +289,25 @@ def _write_results(
     metrics["splits"] = splits
     if trainer.is_global_zero:
         module.model.save(folder.path / "model")
+        stds = _deviations(module, dataset, folder.path / "model")
         if isinstance(dataset, MoleculeDataset):
-            measured: Any = [evaluations.get("valid"), found]
+            measured = {
+                split: results.Scored(one.labels, one.values, stds.get(split))
+                for split, one in evaluations.items()
+            }
             if module.config.log_target:
-                measured = list(map(results.in_logarithms, measured))
-            held = results.calibration_of(dataset, measured[0])
+                measured = {split: one.in_logarithms() for split, one in measured.items()}
+            held = results.calibration_of(dataset, measured.get("valid"))
             if held is not None:
                 held.write(folder.path / "model")
-            metrics["uncertainty"] = results.uncertainty_of(dataset, held, measured[1])
+            metrics["uncertainty"] = results.uncertainty_of(dataset, held, measured.get("test"))
         record = results.training_record(dataset, module.config, metrics)
         config = json.loads((folder.path / "model/config.json").read_text("utf-8"))
         folder.write("model/config.json", {**config, "training": record})
         folder.write("model/README.md", results.model_card(record, dataset.noun))
         for split in (split for split in evaluations if split != "train"):
-            folder.write_predictions(dataset, split, evaluations[split].values)
+            values, std = evaluations[split].values, stds.get(split)
+            folder.write_predictions(dataset, split, values, std)
         if isinstance(data := module.data, molecules.MoleculeRunData) and found is not None:
             device = trainer.strategy.root_device
             model = load_predictor(folder.path / "model", device)

@@ -166,9 +166,11 @@ class RunFolder:
         np.savez_compressed(file, **parts | {_RDKIT: np.array(rdkit.__version__)})
         write_atomically(self.path / _MOLECULES, [file.getbuffer()])
 
-    def write_predictions(self, dataset: Any, split: str, values: np.ndarray) -> None:
+    def write_predictions(
+        self, dataset: Any, split: str, values: np.ndarray, std: np.ndarray | None = None
+    ) -> None:
         """Write predictions/<split>.csv: a row for each sample of the split, in its order."""
-        table = labelled_table(dataset, dataset.splits[split], values)
+        table = labelled_table(dataset, dataset.splits[split], values, std=std)
         self.write(f"predictions/{split}.csv", table.decode())
 
     def write_bad_batch(self, dataset: Any, positions: list[int], loss: float, step: int) -> Path:

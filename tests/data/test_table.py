@@ -315,6 +315,7 @@ def test_given_columns_are_taken(tmp_path):
     [
         (PLAIN, {"smiles": "mol"}, "no column 'mol'; its columns are smiles, gap"),
         (PLAIN, {"labels": ["homo"]}, "no column 'homo'; its columns are smiles, gap"),
+        (PLAIN, {"smiles": "SMILES"}, "no column 'SMILES'; did you mean 'smiles'. its columns are"),
         ("smiles,a,a\nC,1,2\n", {"labels": ["a"]}, "more than one column 'a'"),
         ("name,y\nethanol,1\n", {}, "no column that looks like SMILES"),
         ("CCO,1.5\nCC,2\n", {}, "has no header: its first line has 'CCO'"),

@@ -429,6 +429,43 @@ def test_intervals_of_an_ensemble_cover_real_molecules_as_often_as_asked(mini_ta
         assert covered(model, rows, level) == pytest.approx(level, abs=0.005 + 3 * spread)
 
 
+def test_intervals_of_the_default_head_cover_real_molecules_as_often_as_asked(mini_tables):
+    folder, table, rows = mini_tables
+    frame, rows, random = pd.read_csv(table)[:500], rows[:1000], np.random.default_rng(0)
+    options = {"fractions": (0.7, 0.2, 0.1), "split": "random", "progress": False}
+    options |= {"root": str(folder / "data"), "out": str(folder / "kernel")}
+    run = train(data=frame, target="homolumogap", threads=1, accelerator="cpu", **options)
+    model, own = slicegraph.load(run.folder), slicegraph.load(run.folder).calibration
+    found = model.predict_rows(rows["smiles"].tolist(), interval=0.9)
+    std, low, high = (column[:, None] for column in found.more.values())
+    true, values = rows[["homolumogap"]].to_numpy(), found.values
+    first = own.intervals(values[:, None], 0.9, std[:, None])[:, 0]
+    np.testing.assert_allclose(first, np.hstack([low, high]), rtol=1e-6)
+
+    def inside(calibration, level, chosen):
+        ends = calibration.intervals(values[chosen, None], level, std[chosen, None])[:, 0]
+        return (ends[:, 0] <= true[chosen, 0]) & (true[chosen, 0] <= ends[:, 1])
+
+    doubtful, every = std[:, 0] >= np.quantile(std, 2 / 3), np.arange(len(true))
+    for level in (0.8, 0.9, 0.95):
+        # 100 molecules of valid let the coverage vary by 3 points; halves of the others do not.
+        spread = (level * (1 - level) * (1 / 100 + 1 / 1000)) ** 0.5
+        assert inside(own, level, every).mean() == pytest.approx(level, abs=0.01 + 2 * spread)
+        covered = {"all": [], "doubtful": [], "equal width": []}
+        for _ in range(20):
+            half, test = np.split(random.permutation(every), 2)
+            more = {"group": np.zeros(500, int), "std": std[half]}
+            fitted = replace(own, labels=true[half], values=values[half], **more)
+            equal = replace(fitted, std=np.empty((0, 1)))
+            covered["all"].append(inside(fitted, level, test).mean())
+            far = test[doubtful[test]]
+            covered["doubtful"].append(inside(fitted, level, far).mean())
+            covered["equal width"].append(inside(equal, level, far).mean())
+        mean = {name: np.mean(each) for name, each in covered.items()}
+        assert mean["all"] == pytest.approx(level, abs=0.02)
+        assert mean["equal width"] < mean["doubtful"] < level + 0.05
+
+
 @pytest.mark.slow
 def test_intervals_of_folds_cover_real_molecules_as_often_as_asked(mini_tables):
     folder, _, rows = mini_tables

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -154,6 +155,49 @@ def test_the_solution_is_the_gaussian_process_of_scikit_learn(vectors):
     assert float(left_out[0]) == pytest.approx(rest.predict(x[:1])[0], rel=1e-5)
 
 
+@pytest.mark.parametrize("unit", [1.0, 20.0])
+def test_the_deviation_is_that_of_the_gaussian_process_of_scikit_learn(vectors, unit):
+    x, y, new = vectors[0][:, :2], unit * vectors[1], np.random.default_rng(9).normal(size=(5, 2))
+    head = solved(x, y, (2, 0, 0, 0))
+    variances = dict(zip(head.SETTINGS, head.log_settings[0].double().exp().tolist(), strict=True))
+    scale = x.std(0) * np.sqrt(2 * 2)  # the mean squared distance of two molecules is 1
+    matern = Matern(variances["vectors_length"], nu=1.5)
+    kernel = variances["constant"] + variances["vectors"] * matern
+    expected = GaussianProcessRegressor(kernel, alpha=variances["noise"], optimizer=None)
+    expected.fit(x / scale, y - y.mean())
+    values, spread = expected.predict(new / scale, return_std=True)
+    found, deviation = head.with_deviation(torch.from_numpy(new))
+    np.testing.assert_allclose(found[:, 0], values + y.mean(), rtol=2e-4)
+    label = np.sqrt(spread**2 + variances["noise"])  # that of a label, with its noise
+    np.testing.assert_allclose(deviation[:, 0], label, rtol=2e-4)
+
+
+def test_a_molecule_far_from_all_others_and_a_noisy_label_have_a_larger_deviation():
+    x = np.random.default_rng(10).normal(size=(80, 2))
+    y = np.sin(x).sum(1)
+    head = solved(x, y, (2, 0, 0, 0))
+    near, far = head.with_deviation(torch.tensor([[0.0, 0.0], [30.0, 0.0]]))[1]
+    assert near < far / 2
+    noise = np.random.default_rng(11).normal(size=80)
+    noisy = solved(x, y + noise, (2, 0, 0, 0)).with_deviation(torch.zeros(1, 2))[1]
+    assert float(noisy) > float(near)
+    assert float(noisy) == pytest.approx(1, rel=0.25)
+
+
+def test_targets_have_deviations_of_their_own_and_those_without_spread_have_0(monkeypatch):
+    random = np.random.default_rng(12)
+    x, y = random.normal(size=(60, 2)), random.normal(size=(60, 3))
+    y[:, 1], y[:, 2] = 3.0, np.nan
+    head = solved(x, y, (2, 0, 0, 0))
+    new = torch.zeros(2, 2)
+    found = head.with_deviation(new)[1]
+    assert found.shape == (2, 3)
+    assert bool((found[:, 1:] == 0).all())
+    monkeypatch.setattr(KernelHead, "MOST_COMPARED", 20)  # 12 for each of three targets
+    few = solved(x, y, (2, 0, 0, 0)).with_deviation(new)[1]
+    assert bool((few[:, 0] >= found[:, 0] - 1e-6).all())
+
+
 def test_the_loss_of_a_kernel_is_that_of_each_label_given_the_others():
     random = torch.Generator().manual_seed(0)
     root, labels = torch.randn(2, 7, 7, generator=random, dtype=torch.float64)
@@ -288,6 +332,43 @@ def test_a_kernel_head_is_saved_and_predicts_the_same(tmp_path, target):
     model.save(tmp_path / "half", half=True)
     half = slicegraph.load(tmp_path / "half").predict(["OCC"])
     np.testing.assert_allclose(half, model.predict(["OCC"]), rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("settings", [{}, {"log_target": True}, {"folds": 2, "jobs": 1}])
+def test_a_kernel_head_predicts_its_deviation_and_intervals_have_it(tmp_path, settings):
+    write_table(tmp_path / "table.csv", count=80)
+    text = (tmp_path / "table.csv").read_text().replace(",0.0\n", ",0.25\n")
+    (tmp_path / "table.csv").write_text(text)  # a logarithm of every label
+    run = slicegraph.train(
+        data=tmp_path / "table.csv", target="gap", root=str(tmp_path / "data"), progress=False,
+        out=str(tmp_path / "run"), accelerator="cpu", threads=1, **settings,
+    )  # fmt: skip
+    model = slicegraph.load(run.model)
+    texts = ["CCO", "CNCOC", "CCCCCCCCCCCCCCCCCCO", "FC(F)(F)c1ccc2ccccc2c1"]
+    found = model.predict_rows([*texts, "no"], interval=0.5)
+    assert list(found.more) == ["gap_std", "gap_low", "gap_high"]
+    std, low, high = (column[:4] for column in found.more.values())
+    assert (std > 0).all()
+    assert std[3] > 2 * std[0]
+    assert np.isnan(found.more["gap_std"][4])
+    values = found.values[:4, 0]
+    if "log_target" in settings:
+        low, high, std = np.log10(low), np.log10(high), std / values / np.log(10)
+    if "folds" in settings:
+        each = [one.predict_rows(texts) for one in model.members]
+        stds = np.array([one.more["gap_std"] for one in each])
+        means = np.array([one.values[:, 0] for one in each])
+        np.testing.assert_allclose(std**2, (stds**2).mean(0) + means.var(0, ddof=1), rtol=1e-4)
+        assert (high - low)[3] > 2 * (high - low)[0]  # CV+, as 80 molecules have few pairs
+    else:
+        np.testing.assert_allclose((high - low) / std, (high - low)[0] / std[0], rtol=1e-3)
+    tested = pd.read_csv(run.folder / "predictions" / "test.csv")
+    again = model.predict_rows(tested["smiles"].tolist()).more["gap_std"]
+    if "folds" not in settings:
+        np.testing.assert_allclose(tested["gap_std"], again, rtol=1e-3)
+    assert "spearman" in run.metrics["uncertainty"]["gap"] or len(tested) <= 20
+    frame = slicegraph.predict.BatchPredictor(str(run.model))(pd.DataFrame({"smiles": texts}))
+    np.testing.assert_allclose(frame["gap_std"], found.more["gap_std"][:4], rtol=1e-5)
 
 
 def test_a_small_table_has_a_kernel_unless_a_network_is_asked_for():
