@@ -24,6 +24,7 @@ def train(run: Run, root: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "slicegraph", "train", "--data", run.data, "--root", root]
         words += ["--epochs", epochs, "--seed", run.seed, "--threads", threads]
+        words += ["--optimizer", "adamw"]  # which all rows have
         child = run_child([*map(str, words), "--out", f"{folder}/run"], threads)
         found = json.loads(Path(folder, "run", "metrics.json").read_text())
         data = json.loads(Path(folder, "run", "data.json").read_text())

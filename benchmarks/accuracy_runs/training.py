@@ -44,7 +44,8 @@ def _fit(run: Run, root: Path, tested: bool) -> tuple[TrainingModule, "_Clock", 
     """Return the trained model, the clock, and the number of molecules in all updates together."""
     ours = run.row in OURS
     model = run.model if ours else {"mixer": "sort"}  # needs no distances, so none are computed
-    config = TrainConfig(data=run.data, seed=run.seed, model=model, **run.settings).resolved()
+    settings = run.settings | {"optimizer": "adamw"}  # which all rows have
+    config = TrainConfig(data=run.data, seed=run.seed, model=model, **settings).resolved()
     dataset = dataset_of(run.data, run.part, root)
     module, clock = TrainingModule(config) if ours else _Outside(config, run.model), _Clock()
     with quiet_lightning(), cpu_threads(config.threads), freed_memory_kept():
