@@ -96,6 +96,10 @@ _PEPTIDES: dict[str, Row] = {
         _PEPTIDES_RINGS | {"kind": "ours"},
         replace(_PEPTIDES_RINGS_RECIPE, optimizer="muon"),
     ),
+    "rings, quantile, 3 x 152, Muon": (
+        _PEPTIDES_RINGS | _size(3, 152, 1) | {"kind": "ours", "dropout": 0.2},
+        replace(_PEPTIDES_RINGS_RECIPE, optimizer="muon", epochs=32),
+    ),
     "graphormer-slim (ours)": (_SLIM, replace(_SLIM_RECIPE, batch_size=64, epochs=200, window=8)),
     "GPS (PyG)": (
         _size(4, 96, heads=4) | _PYG | {"walk_length": 17, "readout": "mean"},
@@ -174,22 +178,37 @@ ROWS: dict[str, dict[str, Row]] = {
 code and GPS in PyG's are published models that we train ourselves."""
 
 
-_WIDE = _LOCAL | {"ffn_channels": 240}  # for the parameters of a mixer
+_STUDY_RECIPE = replace(_KEKULE_MUON, epochs=50)
+_ALONE = {"mixer": "none", "ffn_channels": 240}  # for the parameters of a mixer
+
+
+def _study(**changed: Any) -> Row:
+    return _RINGS | changed, _STUDY_RECIPE
+
+
 _SORT_STUDY: dict[str, Row] = {
-    "no mixer": _rings(**_WIDE),
-    "no mixer, sum": _rings(**_WIDE | {"readout": "sum"}),
-    "no mixer, mean": _rings(**_WIDE | {"readout": "mean"}),
-    "no mixer, quantile readout": _rings(**_WIDE | {"readout": "sum_quantiles"}),
-    "attn": _rings(),
-    "attn, attention pooling": _rings(kind="attention pooling", readout="sum"),
-    "attn, multi-aggregation": _rings(kind="multi aggregation", readout="quantiles"),
-    "attn, quantile readout": _rings(readout="sum_quantiles"),
-    "quantile_attn": _rings(mixer="quantile_attn"),
-    "quantile_attn, quantile readout": _rings(mixer="quantile_attn", readout="sum_quantiles"),
-    "quantile": _rings(mixer="quantile"),
-    "quantile, quantile readout": _rings(mixer="quantile", readout="sum_quantiles"),
-    "sort_attn": _rings(mixer="sort_attn"),
-    "qkv": _rings(mixer="qkv", ffn_channels=80),
+    "no mixer": _study(**_ALONE),
+    "no mixer, sum": _study(**_ALONE | {"readout": "sum"}),
+    "no mixer, mean": _study(**_ALONE | {"readout": "mean"}),
+    "no mixer, attention pooling": _study(
+        **_ALONE | {"kind": "attention pooling", "readout": "sum"}
+    ),
+    "no mixer, multi-aggregation": _study(
+        **_ALONE | {"kind": "multi aggregation", "readout": "quantiles", "ffn_channels": 230}
+    ),
+    "no mixer, quantile readout": _study(
+        **_ALONE | {"readout": "sum_quantiles", "ffn_channels": 228}
+    ),
+    "quantile": _study(mixer="quantile"),
+    "quantile, quantile readout": _study(
+        mixer="quantile", readout="sum_quantiles", ffn_channels=144
+    ),
+    "sort": _study(mixer="sort"),
+    "slice": _study(mixer="slice", ffn_channels=156),
+    "attn": _study(),
+    "quantile_attn": _study(mixer="quantile_attn"),
+    "sort_attn": _study(mixer="sort_attn"),
+    "qkv": _study(mixer="qkv", ffn_channels=80),
 }
 
 _LONG_SORT_STUDY: dict[str, Row] = {  # the feed-forward parts make up for the parameters of others
