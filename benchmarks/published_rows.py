@@ -46,11 +46,19 @@ def _rings(**changed: Any) -> Row:
     return _RINGS | changed, _KEKULE
 
 
+_NEW_MINI = _size(5, 96, 1) | {"mixer": "quantile", "local": "gine", "readout": "quantiles"}
+_NEW_MINI |= {"rings": 8, "max_degree": 19, "head_layers": 2}
+
 _ZINC: dict[str, Row] = {
     "rings": _rings(**_LOCAL),
     "rings, Muon": (_RINGS | _LOCAL, _KEKULE_MUON),
     "rings, quantile": _rings(mixer="quantile"),
     "rings, quantile, Muon": (_RINGS | {"mixer": "quantile"}, _KEKULE_MUON),
+    "mini, Muon": (_NEW_MINI | {"rings": 18}, _KEKULE_MUON),
+    "mini, sum and mean, Muon": (
+        _NEW_MINI | {"rings": 18, "readout": "sum_mean"},
+        _KEKULE_MUON,
+    ),
     "graphormer-slim (ours)": (_SLIM, _SLIM_RECIPE),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 21}, _FIELD),
     "v1": (_size(10, 64) | _OURS, _FIELD),

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from slicegraph.nn.embedding import FeatureTable
 from slicegraph.nn.packed import PaddedSets, token_ptr
-from slicegraph.nn.slice_sort import Layer
+from slicegraph.nn.slice_sort import BatchNorm, Layer
 from slicegraph.ops.layout import can_read, on_cpu, set_of_row
 from slicegraph.ops.mix import fuses_mix, mix_sets
 from slicegraph.ops.operator import is_transformed, may_call_kernel
@@ -223,7 +223,7 @@ class WalkBias(Layer):
     def __init__(self, heads: int, length: int, layers: int = 1, channels: int = 32) -> None:
         super().__init__()
         self.heads, self.layers = heads, layers
-        self.norm = torch.nn.BatchNorm1d(length, affine=False)
+        self.norm = BatchNorm(length, affine=False)
         self.inner = torch.nn.Linear(length, channels)
         self.outer = torch.nn.Linear(channels, layers * heads, bias=False)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from slicegraph.nn.packed import prepend_tokens, token_ptr
-from slicegraph.nn.slice_sort import Layer
+from slicegraph.nn.slice_sort import BatchNorm, Layer
 from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import is_transformed
 
@@ -145,7 +145,7 @@ class WalkEncoder(Layer):
 
     def __init__(self, length: int, channels: int) -> None:
         super().__init__()
-        self.norm = torch.nn.BatchNorm1d(length, affine=False)
+        self.norm = BatchNorm(length, affine=False)
         self.linear = torch.nn.Linear(length, channels)
 
     def forward(self, walks: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch_geometric.nn.inits import reset
 
 from slicegraph.nn.packed import batch_to_ptr, check_batch, gather_rows, scatter_rows, to_front
@@ -31,10 +32,23 @@ class LayerNorm(torch.nn.LayerNorm):
         return dropout_add_norm(branch, x, dropout, self.weight, self.bias, self.eps)
 
 
-NORMS: dict[str, type[torch.nn.Module]] = {
-    "layer": LayerNorm,
-    "batch": torch.nn.BatchNorm1d,  # over the rows of all sets of a batch
-}
+class BatchNorm(torch.nn.BatchNorm1d):
+    """Torch's batch norm over the rows of all sets of a batch. A single row, which has no
+    deviation, is normalised by the running means, which it does not change."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalises rows.
+
+        Args:
+            x: ``[T, channels]``, the rows.
+        """
+        if self.training and x.shape[0] < 2:
+            means = self.running_mean, self.running_var
+            return functional.batch_norm(x, *means, self.weight, self.bias, eps=self.eps)
+        return super().forward(x)
+
+
+NORMS: dict[str, type[torch.nn.Module]] = {"layer": LayerNorm, "batch": BatchNorm}
 
 
 class Layer(torch.nn.Module):

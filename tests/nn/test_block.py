@@ -16,6 +16,7 @@ from slicegraph.nn import Edges, EncoderBlock, LocalBranch, Mixer, PairBias
 from slicegraph.nn.block import LOCALS
 from slicegraph.nn.mixer import MIXERS, linear_of
 from slicegraph.nn.packed import PaddedSets
+from slicegraph.nn.slice_sort import NORMS
 
 PTR = torch.tensor([0, 3, 7])
 EDGES = Edges(edge_tensor([(1, 0), (2, 0), (2, 1), (5, 3), (3, 3)]), None)
@@ -167,6 +168,18 @@ def test_a_batch_norm_reads_the_rows_of_all_sets(post_norm):
     torch.testing.assert_close(out, norm(y) if post_norm else y)
     out.sum().backward()  # which must not update the running means again
     assert block.mixer_norm.num_batches_tracked == block.ffn_norm.num_batches_tracked == 1
+
+
+def test_a_batch_norm_of_one_row_reads_the_running_means():
+    norm = NORMS["batch"](4).train()
+    x = torch.randn(1, 4)
+    mean, var = torch.randn(4), torch.rand(4) + 0.5
+    norm.running_mean.copy_(mean)
+    norm.running_var.copy_(var)
+    torch.testing.assert_close(norm(x), (x - mean) / (var + norm.eps).sqrt())
+    torch.testing.assert_close((norm.running_mean, norm.running_var), (mean, var))
+    rows = torch.randn(3, 4)
+    torch.testing.assert_close(norm(rows), torch.nn.BatchNorm1d(4)(rows))
 
 
 def test_wrong_use_is_named():
