@@ -15,6 +15,9 @@ from slicegraph.ops.paths import (
 
 __all__ = ["RingNodes", "StructuralEncoding"]
 
+STRUCTURE = ("pair_distance", "pair_path", "pair_walk", "in_degree", "out_degree")
+"""The attributes that :class:`StructuralEncoding` writes."""
+
 
 class StructuralEncoding(BaseTransform):
     r"""The structural encodings of `"Do Transformers Really Perform Bad for Graph

@@ -29,7 +29,7 @@ from slicegraph.ops.layout import can_read, set_of_row
 from slicegraph.ops.operator import pytree
 from slicegraph.ops.pairs import dropout
 from slicegraph.ops.paths import ShortestPaths, random_walks
-from slicegraph.transforms import RingNodes
+from slicegraph.transforms import STRUCTURE, RingNodes
 from slicegraph.vocabulary import OGB_ATOMS, OGB_BONDS
 
 TASKS = ("regression", "binary", "multiclass")
@@ -41,6 +41,7 @@ ENCODINGS = {  # the attribute of a graph, which is also a field, and PyG's tran
     "laplacian_eigenvector_pe": "AddLaplacianEigenvectorPE(k={})",
     "random_walk_pe": "AddRandomWalkPE(walk_length={})",
 }
+_WITHOUT_RINGS = ("node_dim", "edge_dim", *ENCODINGS)  # which rings do not have
 _OGB: Any = "ogb"  # OGB's categories, unless there are float features
 
 
@@ -310,6 +311,8 @@ class GraphSliceformerConfig(Config):
 def preset(name: str, vocabulary: str = "ogb", **overrides: Any) -> GraphSliceformerConfig:
     """Returns the configuration of a preset.
 
+    Graphs that rings cannot be added to, such as those with float features, get none.
+
     Args:
         name: a name from :obj:`PRESETS`.
         vocabulary: ``"ogb"``, or ``"graphormer"`` for tables of 512 entries per feature.
@@ -320,7 +323,11 @@ def preset(name: str, vocabulary: str = "ogb", **overrides: Any) -> GraphSlicefo
         80
     """
     fields = find_preset(name, PRESETS) | find_preset(vocabulary, VOCABULARIES, "vocabulary")
-    return GraphSliceformerConfig.from_dict(fields | overrides)
+    fields |= overrides
+    without = fields.get("task_level") == "node" or any(map(fields.get, _WITHOUT_RINGS))
+    if without and "rings" not in overrides:
+        fields["rings"] = 0
+    return GraphSliceformerConfig.from_dict(fields)
 
 
 class GraphBatch(NamedTuple):
@@ -857,7 +864,18 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
             place = "a compiled graph" if compiled else str(edges.device)
             remedy = f"apply {self.ring_nodes} to the batch before"
             raise ValueError(f"GraphSliceformer: rings cannot be found in {place}; {remedy}")
-        return self.ring_nodes(copy(batch))
+        batch = copy(batch)
+        for name in STRUCTURE:  # of the nodes without rings; what is needed is computed again
+            batch.pop(name, None)
+        weights, categories = batch.x, self.config.node_vocabulary or ()
+        width = sum(self.config.node_tables or ())
+        if not weights.is_floating_point() or weights.shape[1:] != (width,):  # see `one_hot`
+            return self.ring_nodes(batch)
+        batch.x = weights.new_zeros(len(weights), len(categories), dtype=torch.int64)
+        batch = self.ring_nodes(batch)
+        atoms = (batch.x[:, 0] < categories[0]).nonzero()[:, 0]
+        batch.x = self.one_hot(batch.x).to(weights).index_put((atoms,), weights)
+        return batch
 
     def _encode(self, batch: Data) -> Tensor | None:
         """Projects the positional encodings of the nodes."""

@@ -12,6 +12,7 @@ from slicegraph.extras import needs
 from slicegraph.registry import TASK_PRESETS, task_domain
 
 FILE_PREFIX, DEFAULT = "csv:", "mini"
+DEFAULT_PRESET, SMALL_PRESET = "slicegraph-mini", "mini"  # and that of a network on a small table
 NO_INIT, CHEM = "none", "slicegraph-chem"  # no weights, and those of the package
 _HEADS = ("network", "ridge", "kernel")
 SMALL_TABLE, _FEW_TARGETS = 5_000, 10  # rows and targets up to which a kernel is the default
@@ -54,6 +55,7 @@ _RINGS = _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3}
 _SMALL = {"threads": 1, "optimizer": "muon"}  # matrices that are too small for several threads
 _RECIPES = {
     "mini": _COMMON | _MINI | _SMALL,
+    "slicegraph-mini": _COMMON | _MINI | _SMALL,
     "chem": _COMMON | _MINI | {"threads": 1, "lr": 1e-3},
     "rings": _COMMON | _RINGS | _SMALL,
     "slicegraph-slim": _OURS | {"lr": 1e-3},
@@ -160,7 +162,10 @@ class TrainConfig:
     metric: str | None = _data("csv: {} (default: from the labels)", _METRICS)
     unit: str | None = _data("unit of the targets (default: from the data set)")
 
-    preset: str | None = _model("size of the model and its training recipe (default: mini)")
+    preset: str | None = _model(
+        "size of the model and its training recipe (default: slicegraph-mini; for csv with up to "
+        f"{SMALL_TABLE:,} rows and for pretrain: mini)"
+    )
     model: dict[str, Any] = field(
         default_factory=dict,
         metadata={"group": "model", "help": "fields that differ from the preset", "expected": None},
@@ -236,7 +241,7 @@ class TrainConfig:
         "models of folds, repeats and ensembles trained side by side (default: one a core)", ">= 1"
     )
     threads: int | None = _machine(
-        "CPU threads of a process (default: 1 a core; mini and rings: 1)", ">= 1"
+        "CPU threads of a process (default: 1 a core; models as small as the default: 1)", ">= 1"
     )
     compile: bool | None = _machine("compile the model with torch.compile (default: on CUDA only)")
 
@@ -298,13 +303,16 @@ class TrainConfig:
         """Whether the head is solved, and nothing is trained."""
         return self.head in ("ridge", "kernel")
 
+    def _is_small(self, rows: int | None) -> bool:
+        return self.is_table and rows is not None and rows <= SMALL_TABLE
+
     def default_head(self, rows: int | None) -> str:
         """The head of a table of so many rows; of anything else the network."""
         usual = TrainConfig()
         given = any(getattr(self, name) != getattr(usual, name) for name in _NETWORK_ONLY)
         given = given or self.censored == "loss" or "," in (self.smiles or "")  # several molecules
         given = given or (self.ensemble or 1) > 1
-        small = self.is_table and not self.is_task and (rows or math.inf) <= SMALL_TABLE
+        small = self._is_small(rows) and not self.is_task
         few = len(self.targets or ()) <= _FEW_TARGETS
         return "kernel" if small and few and not given else "network"
 
@@ -312,10 +320,10 @@ class TrainConfig:
         """Choose what is None by the recipe of the preset; ``epochs`` overrides how long.
 
         Args:
-            rows: of the table, if it is one and their number is known; small ones have a kernel.
+            rows: of a small table, which has a kernel, or a network without rings.
         """
         if self.head is None:
-            return replace(self, head=self.default_head(rows)).resolved()
+            return replace(self, head=self.default_head(rows)).resolved(rows)
         init = self.init
         if self.is_task:
             domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
@@ -323,9 +331,10 @@ class TrainConfig:
         else:
             chem = self.is_solved and not (self.preset or self.model)
             init = init or (CHEM if chem else NO_INIT)
-            preset = self.preset or ("chem" if init == CHEM else DEFAULT)
+            usual = SMALL_PRESET if self._is_small(rows) else DEFAULT_PRESET
+            preset = self.preset or ("chem" if init == CHEM else usual)
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
-            if self.is_table and init != NO_INIT and preset in ("chem", DEFAULT):
+            if self.is_table and init != NO_INIT and preset in ("chem", usual):
                 values = values | _TUNED
             if self.is_solved:
                 values = values | {"max_steps": 1, "epochs": None, "min_steps": None}

@@ -14,6 +14,7 @@ from torch_geometric.transforms import AddLaplacianEigenvectorPE, AddRandomWalkP
 from torch_geometric.utils import to_undirected
 
 from slicegraph.models import PRESETS, GraphSliceformer, GraphSliceformerConfig, load
+from slicegraph.models.graph import preset
 from slicegraph.nn import all_pairs
 from slicegraph.nn.block import LOCALS
 from slicegraph.nn.mixer import ALIGNS, MIXERS
@@ -152,6 +153,14 @@ def test_a_ring_is_seen_that_messages_do_not_tell_from_two():
         assert torch.allclose(found(one), found(other)) == same
 
 
+def test_a_preset_leaves_out_rings_where_graphs_cannot_have_them():
+    assert preset("rings").rings == 8
+    for fields in ({"node_dim": 4}, {"edge_dim": 2}, {"task_level": "node"}, {"random_walk_pe": 3}):
+        assert preset("rings", **fields).rings == 0
+    with pytest.raises(ValueError, match="rings = 6 needs categories"):
+        preset("rings", rings=6, node_dim=4)
+
+
 def test_rings_of_float_features_or_in_a_compiled_graph_are_an_error(monkeypatch):
     found = model(**TINY, rings=6)
     with pytest.raises(TypeError, match="the categories of the features"):
@@ -159,6 +168,21 @@ def test_rings_of_float_features_or_in_a_compiled_graph_are_an_error(monkeypatch
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with pytest.raises(ValueError, match="rings cannot be found in a compiled graph; apply RingN"):
         found(equal_graph())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mixer", ["quantile", "quantile_attn"])
+def test_rings_are_added_to_encoded_batches_and_to_weights_of_categories(mixer):
+    found, graphs = model(**TINY, mixer=mixer, rings=6), some_graphs()
+    batch = Batch.from_data_list(graphs)
+    expected = found(batch)
+    encoded = StructuralEncoding()(Batch.from_data_list(graphs))
+    torch.testing.assert_close(found(encoded), expected)
+    assert "pair_distance" in encoded  # the batch of the caller is as it was
+    weights = found.one_hot(batch.x)
+    assert weights.shape[1] == sum(found.config.node_vocabulary) + 6 - 2
+    out = found(weights, batch.edge_index, batch.edge_attr, batch=batch.batch)
+    torch.testing.assert_close(out, expected)
 
 
 def test_walks_tell_graphs_apart_that_messages_do_not():
@@ -571,8 +595,8 @@ def test_all_pairs_are_in_the_order_of_the_distances():
 
 @torch.no_grad()
 def test_one_hot_categories_are_the_categories():
-    for preset in ("mini", "graphormer-slim"):
-        found = GraphSliceformer.from_preset(preset, "graphormer", **TINY).eval()
+    for name in ("mini", "graphormer-slim"):
+        found = GraphSliceformer.from_preset(name, "graphormer", **TINY).eval()
         graph = random_graph(6)
         x = found.one_hot(graph.x)
         assert x.shape == (6, 512 * 9)

@@ -50,6 +50,7 @@ def test_ours_have_the_parameters_of_graphormer(size):
         ("slicegraph-base", 42_985_633),
         ("slicegraph-small", 9_698_209),
         ("slicegraph-slim", 515_833),
+        ("slicegraph-mini", 348_385),
         ("mini", 322_537),
         ("rings", 274_001),
         ("graphormer-base", 42_808_257),
