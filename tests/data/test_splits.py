@@ -72,7 +72,7 @@ def assert_law(found: SplitResult, keys: np.ndarray) -> None:
         assert (np.diff(part) > 0).all()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(draw=st.data())
 @pytest.mark.parametrize("name", SPLITS)
 def test_no_molecule_is_on_two_sides_and_every_row_is_used_once(name, draw):

@@ -48,7 +48,7 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    return run_in_forks("torch", CASES)
+    return run_in_forks("torch._dynamo, torch_geometric.nn", CASES)
 
 
 def test_reference_serves_every_device() -> None:

@@ -4,8 +4,8 @@ No program may spill registers for sets of up to 64 rows (a molecule of PCQM4Mv2
 and a token), nor a mix up to 128 rows, nor a sort in half precision up to 1,024.
 
 Run as a script (`python tests/ops/test_triton_compile.py 80 --all`) this file compiles the variants
-for one architecture and prints what each one takes; with `--all`, every combination; with `--mix`,
-only the programs of a layer.
+for these architectures and prints what each one takes; of all but the first only those that take
+most. With `--all` it compiles every combination, with `--mix` only the programs of a layer.
 """
 
 import itertools
@@ -121,20 +121,15 @@ def test_no_variant_spills_registers_in_the_range_of_molecules():
     pytest.importorskip("triton")
     # The tests of this process run in the interpreter, where nothing is compiled.
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    processes = {
-        arch: subprocess.Popen(
-            [sys.executable, __file__, str(arch)], env=environment, stdout=-1, stderr=-1, text=True
-        )
-        for arch in ARCHITECTURES
-    }
-    for arch, process in processes.items():
-        output, errors = process.communicate()
-        assert process.returncode == 0, f"sm_{arch}: {errors}"
-        starved, *usages = map(json.loads, output.splitlines())
-        assert starved["stack"] > 0, "a spill was provoked and not seen"
-        every = (chosen_sorts(), chosen_mixes(), every_move(), every_scan(), every_norm())
-        assert len(usages) == sum(map(len, every))
-        spilling = [usage for usage in usages if usage["stack"]]
+    words = [sys.executable, __file__, *map(str, ARCHITECTURES)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    usages = [json.loads(line) for line in done.stdout.splitlines()]
+    for arch in ARCHITECTURES:
+        starved, *found = [usage for usage in usages if usage["arch"] == arch]
+        assert starved["stack"] > 0, f"sm_{arch}: a spill was provoked and not seen"
+        assert len(found) == len(chosen(arch))
+        spilling = [usage for usage in found if usage["stack"]]
         assert not spilling, f"sm_{arch}: {spilling}"
 
 
@@ -242,7 +237,30 @@ def compile_norm(variant: Norm, arch: int) -> Any:
     return compiled(backend.norm_gradient_tile, arguments, arch, num_warps=warps)
 
 
-def usage(variant: Sort | Move | Scan | Mix | Norm, kernel: Any) -> dict[str, Any]:
+Variant = Sort | Mix | Move | Scan | Norm
+
+
+def chosen(arch: int) -> list[Variant]:
+    """Every kind of program for the first architecture; of the next, those with most registers."""
+    if arch == ARCHITECTURES[0]:
+        return [*chosen_sorts(), *chosen_mixes(), *every_move(), *every_scan(), *every_norm()]
+    return [
+        *(Sort(64, 4, 8, "packed", True), Sort(1024, 2, 8, "packed", True)),
+        *(Mix(64, 2, "quantiles", gradient) for gradient in (False, True)),
+        *(Mix(rows, 4, "sort", True) for rows in (64, 128)),
+        *(Scan(True, 8), Norm(2, True)),
+    ]
+
+
+def compile_variant(variant: Variant, arch: int) -> Any:
+    compilers: dict[type, Any] = {
+        **{Sort: compile_sort, Mix: compile_mix, Move: compile_move},
+        **{Scan: compile_scan, Norm: compile_norm},
+    }
+    return compilers[type(variant)](variant, arch)
+
+
+def usage(variant: Variant, kernel: Any, arch: int) -> dict[str, Any]:
     """What the program takes of a thread; the kernels have nothing on the stack but spills."""
     from triton import knobs
 
@@ -255,33 +273,33 @@ def usage(variant: Sort | Move | Scan | Mix | Norm, kernel: Any) -> dict[str, An
         int(re.search(rf"{field}:(\d+)", text)[1]) for field in ("REG", "STACK", "LOCAL")
     )
     shared, warps = kernel.metadata.shared, kernel.metadata.num_warps
-    found = {"registers": registers, "stack": stack + local, "shared": shared, "warps": warps}
+    found = {
+        "arch": arch,
+        "registers": registers,
+        "stack": stack + local,
+        "shared": shared,
+        "warps": warps,
+    }
     return {**variant._asdict(), **found}
 
 
-def main() -> None:
-    arch = int(sys.argv[1])
-    sorts = chosen_sorts()
+def variants(arch: int) -> list[Variant]:
+    if "--mix" in sys.argv:
+        return [*every_mix(), *every_norm()]
     if "--all" in sys.argv:
         sorts = [variant for rows in MOLECULE_ROWS for variant in every_sort(rows)]
-    if "--mix" in sys.argv:
-        for mix in every_mix():
-            print(json.dumps(usage(mix, compile_mix(mix, arch))), flush=True)
-        for norm in every_norm():
-            print(json.dumps(usage(norm, compile_norm(norm, arch))), flush=True)
-        return
+        return [*sorts, *chosen_mixes(), *every_move(), *every_scan(), *every_norm()]
+    return chosen(arch)
+
+
+def main() -> None:
     starved = Sort(32, 4, 8, "dense", False)
-    print(json.dumps(usage(starved, compile_sort(starved, arch, maxnreg=40))))
-    for sort in sorts:
-        print(json.dumps(usage(sort, compile_sort(sort, arch))), flush=True)
-    for mix in chosen_mixes():
-        print(json.dumps(usage(mix, compile_mix(mix, arch))), flush=True)
-    for move in every_move():
-        print(json.dumps(usage(move, compile_move(move, arch))), flush=True)
-    for scan in every_scan():
-        print(json.dumps(usage(scan, compile_scan(scan, arch))), flush=True)
-    for norm in every_norm():
-        print(json.dumps(usage(norm, compile_norm(norm, arch))), flush=True)
+    for arch in [int(word) for word in sys.argv[1:] if not word.startswith("--")]:
+        if "--mix" not in sys.argv:
+            kernel = compile_sort(starved, arch, maxnreg=40)
+            print(json.dumps(usage(starved, kernel, arch)), flush=True)
+        for variant in variants(arch):
+            print(json.dumps(usage(variant, compile_variant(variant, arch), arch)), flush=True)
 
 
 if __name__ == "__main__":

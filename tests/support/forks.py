@@ -41,7 +41,8 @@ def run_in_forks(
     """Run each code, with its variables in the environment, one after another."""
     if not hasattr(os, "memfd_create"):
         pytest.skip("forks, and keeps what is printed in memory")
-    kept = {name: value for name, value in os.environ.items() if name != "SLICEGRAPH_BACKEND"}
+    chosen = ("SLICEGRAPH_BACKEND", "TRITON_INTERPRET")  # what they choose is read on import
+    kept = {name: value for name, value in os.environ.items() if name not in chosen}
     words = [sys.executable, "-c", _FORKS.format(imports=imports), json.dumps(cases)]
     done = subprocess.run(words, env=kept, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
