@@ -4,8 +4,8 @@ No program may spill registers for sets of up to 64 rows (a molecule of PCQM4Mv2
 and a token), nor a mix up to 128 rows, nor a sort in half precision up to 1,024.
 
 Run as a script (`python tests/ops/test_triton_compile.py 80 --all`) this file compiles the variants
-for these architectures and prints what each one takes; of all but the first only those that take
-most. With `--all` it compiles every combination, with `--mix` only the programs of a layer.
+for these architectures and prints what each one takes; with `--all`, every combination; with
+`--mix`, only the programs of a layer.
 """
 
 import itertools
@@ -128,7 +128,7 @@ def test_no_variant_spills_registers_in_the_range_of_molecules():
     for arch in ARCHITECTURES:
         starved, *found = [usage for usage in usages if usage["arch"] == arch]
         assert starved["stack"] > 0, f"sm_{arch}: a spill was provoked and not seen"
-        assert len(found) == len(chosen(arch))
+        assert len(found) == len(chosen())
         spilling = [usage for usage in found if usage["stack"]]
         assert not spilling, f"sm_{arch}: {spilling}"
 
@@ -240,16 +240,8 @@ def compile_norm(variant: Norm, arch: int) -> Any:
 Variant = Sort | Mix | Move | Scan | Norm
 
 
-def chosen(arch: int) -> list[Variant]:
-    """Every kind of program for the first architecture; of the next, those with most registers."""
-    if arch == ARCHITECTURES[0]:
-        return [*chosen_sorts(), *chosen_mixes(), *every_move(), *every_scan(), *every_norm()]
-    return [
-        *(Sort(64, 4, 8, "packed", True), Sort(1024, 2, 8, "packed", True)),
-        *(Mix(64, 2, "quantiles", gradient) for gradient in (False, True)),
-        *(Mix(rows, 4, "sort", True) for rows in (64, 128)),
-        *(Scan(True, 8), Norm(2, True)),
-    ]
+def chosen() -> list[Variant]:
+    return [*chosen_sorts(), *chosen_mixes(), *every_move(), *every_scan(), *every_norm()]
 
 
 def compile_variant(variant: Variant, arch: int) -> Any:
@@ -283,13 +275,13 @@ def usage(variant: Variant, kernel: Any, arch: int) -> dict[str, Any]:
     return {**variant._asdict(), **found}
 
 
-def variants(arch: int) -> list[Variant]:
+def variants() -> list[Variant]:
     if "--mix" in sys.argv:
         return [*every_mix(), *every_norm()]
     if "--all" in sys.argv:
         sorts = [variant for rows in MOLECULE_ROWS for variant in every_sort(rows)]
         return [*sorts, *chosen_mixes(), *every_move(), *every_scan(), *every_norm()]
-    return chosen(arch)
+    return chosen()
 
 
 def main() -> None:
@@ -298,7 +290,7 @@ def main() -> None:
         if "--mix" not in sys.argv:
             kernel = compile_sort(starved, arch, maxnreg=40)
             print(json.dumps(usage(starved, kernel, arch)), flush=True)
-        for variant in variants(arch):
+        for variant in variants():
             print(json.dumps(usage(variant, compile_variant(variant, arch), arch)), flush=True)
 
 
