@@ -24,14 +24,14 @@ _OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
 _RINGS = {"mixer": "none", "local": "gine", "rings": 8, "readout": "sum_mean", "head_layers": 3}
 _RINGS |= {"norm": "batch", "init": "torch"}
 _BEST = {"mixer": "quantile", "local": "gine", "rings": 8, "readout": "sum_quantiles"}
-_BEST |= {"head_layers": 2, "norm": "batch", "init": "torch"}
+_BEST |= {"head_layers": 2, "norm": "batch", "init": "torch", "recompute": "none"}
 _SORT = {"mixer": "sort_attn", "order": "ascending"}
 _QKV = {"mixer": "qkv"}
 
 PRESETS: dict[str, Fields] = {
-    "slicegraph-base": _BASE | _OURS,
-    "slicegraph-small": _SMALL | _OURS,
-    "slicegraph-slim": _SLIM | _OURS,
+    "slicegraph-base": _BASE | _BEST,
+    "slicegraph-small": _SMALL | _BEST,
+    "slicegraph-slim": _SLIM | _BEST,
     "slicegraph-mini": _size(5, 96, 96, 8) | _BEST,
     "mini": _size(5, 96, 96, 8) | _OURS,
     "chem": _size(5, 128, 128, 8) | _OURS,

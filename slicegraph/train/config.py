@@ -49,7 +49,7 @@ PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
 # PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
 _COMMON: dict[str, Any] = {"batch_size": 256, "end_lr": 1e-6, "weight_decay": 0.01, "clip": 5.0}
-_OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
+_OURS = _COMMON | {"epochs": 75, "min_steps": 3_000, "optimizer": "muon"}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
 _RINGS = _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3}
 _SMALL = {"threads": 1, "optimizer": "muon"}  # matrices that are too small for several threads

@@ -68,7 +68,7 @@ def test_every_mixer_is_exported_for_batches_of_pyg(kind):
     assert_exported_for_batches_of_pyg(graph_model(**KINDS[kind], num_layers=1).eval())
 
 
-@pytest.mark.parametrize("preset", ["slicegraph-base", "sliceformer-base", "graphormer-base"])
+@pytest.mark.parametrize("preset", ["mini", "sliceformer-base", "graphormer-base"])
 @torch.no_grad()
 def test_a_preset_is_exported_for_batches_of_pyg(preset):
     """With its vocabularies and readout; the others differ in size and order, but for rings."""
@@ -77,9 +77,12 @@ def test_a_preset_is_exported_for_batches_of_pyg(preset):
     assert_exported_for_batches_of_pyg(GraphSliceformer.from_preset(preset, **small).eval())
 
 
+@pytest.mark.parametrize("preset", ["slicegraph-base", "rings"])
 @torch.no_grad()
-def test_a_graph_model_with_rings_is_exported_for_batches_that_have_them():
-    model = graph_model(mixer="none", local="gine", readout="sum_mean", rings=6).eval()
+def test_a_preset_with_rings_is_exported_for_batches_that_have_them(preset):
+    torch.manual_seed(0)
+    small = {"num_layers": 1, "channels": 8, "ffn_channels": 8, "heads": 2}
+    model = GraphSliceformer.from_preset(preset, **small).eval()
 
     def with_rings(*sizes: int) -> Data:
         graphs = [random_graph(n, seed=n) for n in sizes] + [disconnected_graph()]
