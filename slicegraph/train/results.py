@@ -26,7 +26,7 @@ _MOST_NAMED = 10  # targets in the headline and in a warning
 MOST_EXPLAINED = 10  # molecules with the largest errors, and as many with the smallest
 _EXPLAINED_TARGETS, _EXPLAIN_SAMPLES, _EXPLAIN_SECONDS = 3, 16, 30.0
 _KEYS = {"ap": "prauc", "acc": "accuracy"}  # metrics whose names differ in `all_metrics`
-_LONGER = "train longer (more epochs), or check the labels and the split"
+_LONGER, _CHECK = "train longer (more epochs), or ", "check the labels and the split"
 
 
 class Scored(NamedTuple):
@@ -105,8 +105,11 @@ def baselines_of(dataset: Any, test: Any) -> dict[str, float]:
     return found
 
 
-def warnings_of(dataset: Any, scores: dict[str, Any], test: Any) -> list[str]:
-    """Return what makes the test scores of `score_splits`, by target, useless or uncertain."""
+def warnings_of(dataset: Any, scores: dict[str, Any], test: Any, trained: bool = True) -> list[str]:
+    """Return what makes the test scores of `score_splits`, by target, useless or uncertain.
+
+    A head that was solved cannot be trained longer.
+    """
     counts = {name: each["n"] for name, each in scores.items() if each["n"]}
     if not counts:
         return []
@@ -122,7 +125,8 @@ def warnings_of(dataset: Any, scores: dict[str, Any], test: Any) -> list[str]:
         weakness = _WEAKNESS[dataset.task.kind]
         for problem, detail in weakness(scores[name], dataset.task.metric, baselines.get(name)):
             groups.setdefault(problem, []).append(f"{name} ({detail})")
-    return warnings + [f"{text}: {listed(names)}; {_LONGER}" for text, names in groups.items()]
+    remedy = _LONGER * trained + _CHECK
+    return warnings + [f"{text}: {listed(names)}; {remedy}" for text, names in groups.items()]
 
 
 Weakness = Callable[[dict[str, Any], str, float | None], Iterator[tuple[str, str]]]

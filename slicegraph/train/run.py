@@ -282,7 +282,8 @@ def _write_results(
         missing = "the split is empty" if empty else "the data set has no split 'test'"
         missing = missing if module.data.scores_test else "it was not looked at"
         metrics["test_reason"] = found.reason if found else missing
-    metrics["warnings"] = results.warnings_of(dataset, test, found)
+    trained = not module.config.is_solved
+    metrics["warnings"] = results.warnings_of(dataset, test, found, trained)
     if trainer.is_global_zero and isinstance(dataset, MoleculeDataset):
         metrics["forest"] = results.forest_of(dataset, found)
     baselines = results.baselines_of(dataset, found)

@@ -88,7 +88,7 @@ def test_numbers_have_the_digits_that_matter(value, text):
     assert number(value) == text
 
 
-def warned(kind: str, train, true, predicted) -> list[str]:
+def warned(kind: str, train, true, predicted, trained=True) -> list[str]:
     """The warnings of one target with these labels of train and test and these predictions."""
     labels = np.array(train, float)[:, None]
     dataset = SimpleNamespace(
@@ -100,7 +100,7 @@ def warned(kind: str, train, true, predicted) -> list[str]:
     true, predicted = np.array(true, float), np.array(predicted, float)
     values = predicted.argmax(1) if predicted.ndim == 2 else predicted
     test = SimpleNamespace(labels=true[:, None], values=values[:, None])
-    return warnings_of(dataset, {"gap": all_metrics(kind, true, predicted)}, test)
+    return warnings_of(dataset, {"gap": all_metrics(kind, true, predicted)}, test, trained)
 
 
 SIXTY = np.arange(60)
@@ -151,6 +151,8 @@ def test_a_model_that_has_learnt_nothing_is_a_warning(kind, train, true, predict
     found = warned(kind, train, true, predicted)
     assert len(found) == (expected is not None)
     assert all(expected in text and "train longer" in text for text in found)
+    solved = warned(kind, train, true, predicted, trained=False)
+    assert solved == [text.replace("train longer (more epochs), or ", "") for text in found]
 
 
 @pytest.mark.parametrize(

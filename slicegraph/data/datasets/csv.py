@@ -290,7 +290,8 @@ class CsvSource(Source):
             if not all(form.words for form in formats) or (
                 len(found) > 1 and not self._two_words()
             ):
-                kinds = ", ".join(f"{name} ({self.profile[name].note})" for name in self.labels)
+                notes = {name: self.profile[name].note or "numbers" for name in self.labels}
+                kinds = ", ".join(f"{name} ({note})" for name, note in notes.items())
                 problem = f"the targets have different classes: {kinds}"
                 raise ValueError(f"{self.name}: {problem}; train one at a time, by --targets NAME")
             return labels, self._class_names or (found.pop() if len(found) == 1 else ())
