@@ -101,10 +101,6 @@ _PEPTIDES: dict[str, Row] = {
         _PEPTIDES_RINGS | {"kind": "ours"},
         replace(_PEPTIDES_RINGS_RECIPE, optimizer="muon"),
     ),
-    "rings, quantile, dropout 0.2, Muon": (
-        _PEPTIDES_RINGS | {"kind": "ours", "dropout": 0.2},
-        replace(_PEPTIDES_RINGS_RECIPE, optimizer="muon", epochs=64),
-    ),
     "rings, quantile, 3 x 152, Muon": (
         _PEPTIDES_RINGS | _size(3, 152, 1) | {"kind": "ours", "dropout": 0.2},
         replace(_PEPTIDES_RINGS_RECIPE, optimizer="muon", epochs=32),
