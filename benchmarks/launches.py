@@ -121,6 +121,8 @@ def step(name: str, layers: int, batch: Batch, fused: bool, autocast: bool = Fal
     `fused` says whether the mix of a layer is one Triton kernel."""
     narrow = {"channels": 32, "ffn_channels": 32, "heads": 4, "num_layers": layers}
     model = GraphSliceformer(preset(name, **narrow)).train()
+    if model.ring_nodes is not None:  # they are found on the CPU, before
+        batch = molecules(batch.num_graphs, model.ring_nodes)
     launches = Launches()
     precision = torch.autocast("cpu", torch.bfloat16, enabled=autocast)
     backend = use_backend("triton" if fused else "reference")
