@@ -46,16 +46,16 @@ def _rings(**changed: Any) -> Row:
     return _RINGS | changed, _KEKULE
 
 
-# The preset `slicegraph-mini`, the default of `slicegraph train`.
-_BEST = _size(5, 96, 1) | {"mixer": "quantile", "local": "gine", "readout": "sum_quantiles"}
-_BEST |= {"head_layers": 2, "norm": "batch", "init": "torch", "rings": 8, "max_degree": 63}
+# The preset `rings` of `slicegraph train`.
+_PRESET = _size(5, 96, 1) | {"mixer": "quantile", "local": "gine", "readout": "sum_quantiles"}
+_PRESET |= {"head_layers": 2, "norm": "batch", "init": "torch", "rings": 8, "max_degree": 63}
 
 _ZINC: dict[str, Row] = {
     "rings": _rings(**_LOCAL),
     "rings, Muon": (_RINGS | _LOCAL, _KEKULE_MUON),
     "rings, quantile": _rings(mixer="quantile"),
     "rings, quantile, Muon": (_RINGS | {"mixer": "quantile"}, _KEKULE_MUON),
-    "slicegraph-mini": (_BEST | {"rings": 18}, _KEKULE_MUON),
+    "preset rings": (_PRESET | {"rings": 18}, _KEKULE_MUON),
     "graphormer-slim (ours)": (_SLIM, _SLIM_RECIPE),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 21}, _FIELD),
     "v1": (_size(10, 64) | _OURS, _FIELD),
@@ -165,7 +165,7 @@ _MINI_RECIPE = Recipe(
 _GAP: dict[str, Row] = {
     "mini": (_MINI, _MINI_RECIPE),
     "mini, Muon": (_MINI, replace(_MINI_RECIPE, optimizer="muon", epochs=24)),
-    "slicegraph-mini": (_BEST, replace(_MINI_RECIPE, optimizer="muon", epochs=24)),
+    "preset rings": (_PRESET, replace(_MINI_RECIPE, optimizer="muon", epochs=24)),
     "GPS (PyG)": (_size(10, 64, heads=4) | _PYG | {"walk_length": 13}, _GAP_RECIPE),
     "q1": (_size(10, 64) | _GPS | {"walk_length": 13} | _EACH, _GAP_RECIPE),
     "q1 quantiles": (

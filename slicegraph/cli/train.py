@@ -1,6 +1,6 @@
 """Train a model on a data set and evaluate it.
 
-With no arguments: the preset `slicegraph-mini` on the data set `mini`, in a minute or two.
+With no arguments: the preset `mini` on the data set `mini`, in a minute or two.
 """
 
 import argparse

@@ -19,7 +19,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,7 @@ class _Search:
     def __init__(self, folder: Path, given: dict[str, Any], optuna: Any) -> None:
         self.folder, self.optuna, config = folder, optuna, TrainConfig.from_dict(given)
         self.given = {name: getattr(config, name) for name in given}  # of their types
-        from slicegraph.train import data as molecules
-
-        network = replace(config, head=config.head or "network")
-        self.config = network.resolved(molecules.rows_of(config))
+        self.config = config.resolved()
         self._check_data()
         self._claim()
         backend = optuna.storages.journal.JournalFileBackend(str(folder / "study.log"))
@@ -266,7 +263,7 @@ class _Search:
     def _preset(self) -> Any:
         from slicegraph.models import preset
 
-        return preset(str(self.config.preset), **self.given["model"])
+        return preset(self.config.preset or "mini", **self.given["model"])
 
     def _suggest(self, trial: Any) -> dict[str, Any]:
         return {

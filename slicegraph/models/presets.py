@@ -21,21 +21,18 @@ _BASE = _size(12, 768, 768, 32, dropout=0.1, attention_dropout=0.1, recompute="m
 _SMALL = _BASE | _size(6, 512, 512, 32)
 _SLIM = _BASE | _size(12, 80, 80, 8, recompute="none")
 _OURS = {"mixer": "quantile_attn", "local": "gine", "readout": "quantiles"}
-_RINGS = {"mixer": "none", "local": "gine", "rings": 8, "readout": "sum_mean", "head_layers": 3}
-_RINGS |= {"norm": "batch", "init": "torch"}
-_BEST = {"mixer": "quantile", "local": "gine", "rings": 8, "readout": "sum_quantiles"}
-_BEST |= {"head_layers": 2, "norm": "batch", "init": "torch", "recompute": "none"}
+_RINGS = {"mixer": "quantile", "local": "gine", "rings": 8, "readout": "sum_quantiles"}
+_RINGS |= {"head_layers": 2, "norm": "batch", "init": "torch"}
 _SORT = {"mixer": "sort_attn", "order": "ascending"}
 _QKV = {"mixer": "qkv"}
 
 PRESETS: dict[str, Fields] = {
-    "slicegraph-base": _BASE | _BEST,
-    "slicegraph-small": _SMALL | _BEST,
-    "slicegraph-slim": _SLIM | _BEST,
-    "slicegraph-mini": _size(5, 96, 96, 8) | _BEST,
+    "slicegraph-base": _BASE | _OURS,
+    "slicegraph-small": _SMALL | _OURS,
+    "slicegraph-slim": _SLIM | _OURS,
     "mini": _size(5, 96, 96, 8) | _OURS,
     "chem": _size(5, 128, 128, 8) | _OURS,
-    "rings": _size(6, 80, 160, 8) | _RINGS,
+    "rings": _size(5, 96, 96, 8) | _RINGS,
     "sliceformer-base": _BASE | _SORT,
     "sliceformer-base-interleave": _BASE | _SORT | {"order": "interleave"},
     "graphormer-base": _BASE | _QKV,
@@ -44,8 +41,8 @@ PRESETS: dict[str, Fields] = {
     "sliceformer-slim": _SLIM | _SORT,
     "graphormer-slim": _SLIM | _QKV,
 }
-"""The size and the mixer of each graph model: ours, the best of which on the field's tables have
-rings as nodes (docs/published.md); the paper's; and Graphormer."""
+"""The size and the mixer of each graph model: ours, one that has rings in place of pairs
+(docs/published.md), the paper's, and Graphormer."""
 
 VOCABULARIES: dict[str, Fields] = {
     "ogb": {"node_vocabulary": "ogb", "edge_vocabulary": "ogb"},

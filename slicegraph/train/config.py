@@ -12,7 +12,6 @@ from slicegraph.extras import needs
 from slicegraph.registry import TASK_PRESETS, task_domain
 
 FILE_PREFIX, DEFAULT = "csv:", "mini"
-DEFAULT_PRESET, SMALL_PRESET = "slicegraph-mini", "mini"  # and that of a network on a small table
 NO_INIT, CHEM = "none", "slicegraph-chem"  # no weights, and those of the package
 _HEADS = ("network", "ridge", "kernel")
 SMALL_TABLE, _FEW_TARGETS = 5_000, 10  # rows and targets up to which a kernel is the default
@@ -49,15 +48,13 @@ PRETRAIN_SETTINGS = (  # those of a run that a pre-training has too
 # How a preset is trained. `_PAPER` are the settings of the Sliceformer and Graphormer papers on
 # PCQM4M; ours train on as many molecules there, and give a small table at least 3,000 updates.
 _COMMON: dict[str, Any] = {"batch_size": 256, "end_lr": 1e-6, "weight_decay": 0.01, "clip": 5.0}
-_OURS = _COMMON | {"epochs": 75, "min_steps": 3_000, "optimizer": "muon"}
+_OURS = _COMMON | {"epochs": 75, "min_steps": 3_000}
 _MINI = {"batch_size": 100, "epochs": 20, "min_steps": 1_800, "lr": 1.5e-3}
-_RINGS = _MINI | {"epochs": 60, "min_steps": 3_000, "lr": 1e-3}
 _SMALL = {"threads": 1, "optimizer": "muon"}  # matrices that are too small for several threads
 _RECIPES = {
     "mini": _COMMON | _MINI | _SMALL,
-    "slicegraph-mini": _COMMON | _MINI | _SMALL,
+    "rings": _COMMON | _MINI | _SMALL,
     "chem": _COMMON | _MINI | {"threads": 1, "lr": 1e-3},
-    "rings": _COMMON | _RINGS | _SMALL,
     "slicegraph-slim": _OURS | {"lr": 1e-3},
     "slicegraph-small": _OURS | {"lr": 3e-4},
     "slicegraph-base": _OURS | {"lr": 2e-4},
@@ -162,10 +159,7 @@ class TrainConfig:
     metric: str | None = _data("csv: {} (default: from the labels)", _METRICS)
     unit: str | None = _data("unit of the targets (default: from the data set)")
 
-    preset: str | None = _model(
-        "size of the model and its training recipe (default: slicegraph-mini; for csv with up to "
-        f"{SMALL_TABLE:,} rows and for pretrain: mini)"
-    )
+    preset: str | None = _model("size of the model and its training recipe (default: mini)")
     model: dict[str, Any] = field(
         default_factory=dict,
         metadata={"group": "model", "help": "fields that differ from the preset", "expected": None},
@@ -241,7 +235,7 @@ class TrainConfig:
         "models of folds, repeats and ensembles trained side by side (default: one a core)", ">= 1"
     )
     threads: int | None = _machine(
-        "CPU threads of a process (default: 1 a core; models as small as the default: 1)", ">= 1"
+        "CPU threads of a process (default: 1 a core; mini and rings: 1)", ">= 1"
     )
     compile: bool | None = _machine("compile the model with torch.compile (default: on CUDA only)")
 
@@ -303,16 +297,13 @@ class TrainConfig:
         """Whether the head is solved, and nothing is trained."""
         return self.head in ("ridge", "kernel")
 
-    def _is_small(self, rows: int | None) -> bool:
-        return self.is_table and rows is not None and rows <= SMALL_TABLE
-
     def default_head(self, rows: int | None) -> str:
         """The head of a table of so many rows; of anything else the network."""
         usual = TrainConfig()
         given = any(getattr(self, name) != getattr(usual, name) for name in _NETWORK_ONLY)
         given = given or self.censored == "loss" or "," in (self.smiles or "")  # several molecules
         given = given or (self.ensemble or 1) > 1
-        small = self._is_small(rows) and not self.is_task
+        small = self.is_table and not self.is_task and (rows or math.inf) <= SMALL_TABLE
         few = len(self.targets or ()) <= _FEW_TARGETS
         return "kernel" if small and few and not given else "network"
 
@@ -320,10 +311,10 @@ class TrainConfig:
         """Choose what is None by the recipe of the preset; ``epochs`` overrides how long.
 
         Args:
-            rows: of a small table, which has a kernel, or a network without rings.
+            rows: of the table, if it is one and their number is known; small ones have a kernel.
         """
         if self.head is None:
-            return replace(self, head=self.default_head(rows)).resolved(rows)
+            return replace(self, head=self.default_head(rows)).resolved()
         init = self.init
         if self.is_task:
             domain, preset = task_domain(), self.preset or TASK_PRESETS[self.task or ""]
@@ -331,10 +322,9 @@ class TrainConfig:
         else:
             chem = self.is_solved and not (self.preset or self.model)
             init = init or (CHEM if chem else NO_INIT)
-            usual = SMALL_PRESET if self._is_small(rows) else DEFAULT_PRESET
-            preset = self.preset or ("chem" if init == CHEM else usual)
+            preset = self.preset or ("chem" if init == CHEM else DEFAULT)
             data, values = self.data or DEFAULT, _RECIPES.get(preset, _PAPER)
-            if self.is_table and init != NO_INIT and preset in ("chem", usual):
+            if self.is_table and init != NO_INIT and preset in ("chem", DEFAULT):
                 values = values | _TUNED
             if self.is_solved:
                 values = values | {"max_steps": 1, "epochs": None, "min_steps": None}

@@ -29,7 +29,6 @@ from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.config import (
     COMPUTED_FEATURES,
     DEFAULT,
-    DEFAULT_PRESET,
     FILE_PREFIX,
     SMALL_TABLE,
     TABLE_ONLY,
@@ -358,4 +357,4 @@ def _label_means(dataset: MoleculeDataset, logarithm: bool) -> tuple[float, ...]
 
 def new_model(config: TrainConfig, fields: dict[str, Any]) -> GraphSliceformer:
     """Make a model of the preset with random weights."""
-    return GraphSliceformer(preset(config.preset or DEFAULT_PRESET, **fields))
+    return GraphSliceformer(preset(config.preset or DEFAULT, **fields))

@@ -42,7 +42,7 @@ from slicegraph.models import GraphSliceformer, preset
 from slicegraph.models.base import WEIGHTS_FILE, card_text, versions
 from slicegraph.predict.predictor import encoding_of
 from slicegraph.train.callbacks import Stopped
-from slicegraph.train.config import PRETRAIN_SETTINGS, SMALL_PRESET, TrainConfig
+from slicegraph.train.config import DEFAULT, PRETRAIN_SETTINGS, TrainConfig
 from slicegraph.train.machine import (
     AtomicCheckpointIO,
     cpu_threads,
@@ -125,9 +125,8 @@ def pretrain(
     config, out = config or TrainConfig(), Path(out)
     if config.epochs is None and config.max_steps is None:
         config = replace(config, epochs=5)
-    config = replace(config, preset=config.preset or SMALL_PRESET).resolved()
-    data = out / "data" if data is None else Path(data)
-    fields = preset(config.preset or SMALL_PRESET, **config.model)
+    config, data = config.resolved(), out / "data" if data is None else Path(data)
+    fields = preset(config.preset or DEFAULT, **config.model)
     if fields.token:
         problem = "readout = 'token' has no vectors of atoms"
         raise ValueError(f"pretrain: {problem}; choose --model.readout quantiles")
@@ -388,7 +387,7 @@ class _Run:
         fields = {name: rate for name, rate in rates.items() if rate is not None} | config.model
         names = self.scores.names
         fields |= {"num_targets": len(names), "target_names": names, "task": "regression"}
-        self.model = GraphSliceformer(preset(config.preset or SMALL_PRESET, **fields))
+        self.model = GraphSliceformer(preset(config.preset or DEFAULT, **fields))
         self.heads = Heads(self.model)
         batch = next(iter(self._loader(few, len(few), shuffle=False)))
         batch.true_atoms, batch.true_bonds = batch.x.long(), batch.edge_attr.long()

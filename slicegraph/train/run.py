@@ -46,7 +46,7 @@ def train(
     """Train a model and evaluate it; all results are in the folder of the run.
 
     Args:
-        config: the settings, or a dict of them; by default those of `slicegraph train`.
+        config: the settings, or a dict of them; by default `mini` on `mini`.
         resume: the folder of an interrupted run to go on with instead, from its last checkpoint,
             or from the beginning if it has none. On one CPU process it ends with the same weights
             as without the interruption.
@@ -81,8 +81,7 @@ def train(
     else:
         config = TrainConfig.from_dict(config) if isinstance(config, dict) else config
         config = config or TrainConfig()
-        given = config.head and config.preset
-        config = config.resolved(None if given else molecules.rows_of(config))
+        config = config.resolved(None if config.head else molecules.rows_of(config))
         config = replace(
             config, precision=config.precision or machine.default_precision(config.accelerator)
         )

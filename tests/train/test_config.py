@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from slicegraph.cli.train import _merged
+from slicegraph.models import PRESETS
 from slicegraph.train import TrainConfig
 from slicegraph.train.config import read_yaml
 from slicegraph.train.module import compiles
@@ -70,19 +71,12 @@ def test_numbers_may_be_text_as_yaml_reads_1e_3():
     assert TrainConfig.from_dict({"lr": "1e-3", "batch_size": "32"}).lr == 1e-3
 
 
-@pytest.mark.parametrize("name", ["slicegraph-base", "slicegraph-small", "slicegraph-slim"])
+@pytest.mark.parametrize("name", [name for name in PRESETS if name.startswith("slicegraph")])
 def test_our_presets_are_trained_as_long_as_their_table_needs(name):
     config = TrainConfig(data="csv:small.csv", preset=name).resolved()
     assert (config.epochs, config.max_steps, config.warmup_steps) == (75, None, None)
     assert config.patience == 50
     assert 2e-4 <= config.lr <= 1e-3
-
-
-def test_a_network_on_a_small_table_has_a_preset_without_rings():
-    config = TrainConfig(data="csv:my.csv", head="network")
-    assert config.resolved(5_000).preset == "mini"
-    assert config.resolved(5_001).preset == config.resolved().preset == "slicegraph-mini"
-    assert TrainConfig(data="csv:my.csv", preset="rings").resolved(500).preset == "rings"
 
 
 def test_presets_of_the_paper_have_its_settings_unless_epochs_are_given():
@@ -93,9 +87,9 @@ def test_presets_of_the_paper_have_its_settings_unless_epochs_are_given():
     assert (config.epochs, config.max_steps, config.warmup_steps) == (3, None, None)
 
 
-def test_without_a_preset_and_data_slicegraph_mini_is_trained_on_mini():
+def test_without_a_preset_and_data_mini_is_trained_on_mini():
     config = TrainConfig().resolved()
-    assert (config.preset, config.data, config.min_steps) == ("slicegraph-mini", "mini", 1_800)
+    assert (config.preset, config.data, config.min_steps) == ("mini", "mini", 1_800)
     assert config.resolved() == config
     assert TrainConfig(epochs=3).resolved().min_steps is None
 
