@@ -867,13 +867,13 @@ class GraphSliceformer(Model, config=GraphSliceformerConfig, preset=preset):
         batch = copy(batch)
         for name in STRUCTURE:  # of the nodes without rings; what is needed is computed again
             batch.pop(name, None)
-        weights, categories = batch.x, self.config.node_vocabulary or ()
-        width = sum(self.config.node_tables or ())
+        weights, width = batch.x, sum(self.config.node_tables or ())
         if not weights.is_floating_point() or weights.shape[1:] != (width,):  # see `one_hot`
             return self.ring_nodes(batch)
-        batch.x = weights.new_zeros(len(weights), len(categories), dtype=torch.int64)
+        sizes = len(weights), len(self.config.node_vocabulary or ())
+        batch.x = weights.new_zeros(sizes, dtype=torch.int64)
         batch = self.ring_nodes(batch)
-        atoms = (batch.x[:, 0] < categories[0]).nonzero()[:, 0]
+        atoms = (batch.x[:, 0] < self.ring_nodes.node_categories).nonzero()[:, 0]
         batch.x = self.one_hot(batch.x).to(weights).index_put((atoms,), weights)
         return batch
 
